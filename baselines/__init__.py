@@ -1,0 +1,1 @@
+"""Baselines of both papers, one file a method."""

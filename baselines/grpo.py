@@ -1,0 +1,74 @@
+"""GRPO, group-relative policy optimisation: arXiv 2402.03300; as used and described by StraTA, Eq. 2-4.
+
+    python -m harness run --method grpo --env webshop --seeds 5
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from baselines.vanilla import ActionPrompt
+from harness.arena import Arena
+from harness.env import EnvSpec
+from harness.episode import Episode
+from harness.experience import Experience
+from harness.method import MethodConfig
+from harness.prompts import parse_action
+from harness.training.advantages import group_normalize
+from harness.training.policy_gradient import PolicyGradient, PolicyGradientConfig
+from harness.types import Task, Trajectory, View
+
+
+class GRPO(PolicyGradient):
+    """G rollouts a task from one state; a trajectory's advantage is its reward against its group (Eq. 2)."""
+
+    name = "grpo"
+    paper = "StraTA, Table 1 (GRPO); arXiv 2402.03300"
+
+    class Config(PolicyGradientConfig):
+        """Options of GRPO."""
+
+        rollouts: int = Field(32, ge=2, description="G, trajectories per task; StraTA's N x M, so that budgets are equal")
+        statistics: Literal["trajectory", "row"] = Field(
+            "trajectory",
+            description="what mean and std run over: the group's trajectories (Eq. 2), or its rows (verl-agent)",
+        )
+        aggregation: str = Field("trajectory-mean", description="Eq. 4: mean over trajectories of the mean over steps")
+
+    config: Config
+
+    def __init__(self, config: MethodConfig, *, spec: EnvSpec, view: View, seed: int) -> None:
+        super().__init__(config, spec=spec, view=view, seed=seed)
+        self.prompts = ActionPrompt(config, spec, view)
+
+    @property
+    def rollouts_per_task(self) -> int:
+        return self.config.rollouts
+
+    async def solve(self, episode: Episode) -> Trajectory:
+        """Act step by step until the episode is over."""
+        while not episode.over:
+            reply = await episode.ask(self.prompts.act(episode))
+            await episode.step(parse_action(reply))  # None when malformed: it costs a step, the world stays
+        return await episode.close()
+
+    async def explore(self, task: Task, arena: Arena) -> Experience:
+        """G rollouts of one task, compared with each other."""
+        trajectories = await arena.gather(self.solve(e) for e in arena.episodes(task, self.config.rollouts))
+        return self.experience(trajectories, group=arena.group)
+
+    def advantages(self, experience: Experience) -> NDArray[np.float64]:
+        """Eq. 2: one advantage per trajectory, shared by its rows; or per row, as verl-agent computes it."""
+        c = self.config
+        if c.statistics == "row":
+            return group_normalize(
+                experience.row_rewards, experience.row_groups, ddof=c.ddof, eps=c.eps, scale=c.scale
+            )
+        per_trajectory = group_normalize(
+            experience.outcomes, experience.groups, ddof=c.ddof, eps=c.eps, scale=c.scale
+        )
+        return experience.broadcast(per_trajectory)

@@ -1,0 +1,1 @@
+"""WebShop: search, choose, buy. `env.WebShop` is the environment; README.md tells what lies where."""

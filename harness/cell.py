@@ -1,0 +1,258 @@
+"""One seed of a run: explore and learn, then solve the test tasks. What a worker executes.
+
+    for each iteration: draw train tasks -> explore them in lanes -> learn -> curve, checkpoint
+    at the planned iterations: solve the evaluation tasks in lanes, one row an episode
+
+A cell can be stopped at any moment. Going on, it restores the last checkpoint, cuts the curve back to it, and reruns
+lanes of which a row is missing; since everything is a function of (configuration, seed, iteration), the rows come out
+as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from harness import registry
+from harness.arena import Arena, Phase, Tally, World
+from harness.batching import Lane
+from harness.checkpoint import SeedFolder
+from harness.env import Env, InfraError
+from harness.episode import Episode, EpisodeFailed
+from harness.events import Event, Finished, IterationDone, Started
+from harness.experience import Experience
+from harness.method import Method
+from harness.model import Kit
+from harness.plan import Plan, open_env
+from harness.rows import Recorder, row_key
+from harness.seeding import generator
+from harness.types import Status, Task, Trajectory
+from results.records import RowKey
+from results.store import RunFolder
+
+
+def open_kit(plan: Plan, method: type[Method]) -> Kit:
+    """Open the models of a run; two roles with one specification share one model."""
+    config = plan.config
+    context = registry.ModelContext(config.env, config.device, config.dtype)
+    opened = {spec: registry.open_model(spec, context) for spec in sorted(set(config.models.values()))}
+    embedder = None
+    if method.embedder and config.method_config().model_dump().get("diversity", True):
+        from harness.models.embedders import get_embedder
+
+        embedder = get_embedder(config.embedder)
+    return Kit({role: opened[spec] for role, spec in config.models.items()}, embedder)
+
+
+def make_method(plan: Plan, seed: int, kit: Kit) -> Method:
+    """The method of a run for one seed, set up."""
+    config = plan.config
+    method_class = registry.load_method(config.method)
+    method = method_class(config.method_config(), spec=registry.env_spec(config.env), view=config.view, seed=seed)
+    method.setup(kit)
+    kit.policy.check(method.sampling("eval"))
+    return method
+
+
+class Cell:
+    """A seed at work.
+
+    Args:
+        plan: of the run.
+        seed: of this cell.
+        folder: of the run.
+        finished: keys of the rows that are stored with a verdict.
+        listen: told what happens.
+        drift: whether rows are to be marked.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        seed: int,
+        folder: RunFolder,
+        *,
+        finished: Collection[RowKey],
+        listen: Callable[[Event], None],
+        drift: bool = False,
+    ) -> None:
+        self.plan, self.seed, self.config = plan, seed, plan.config
+        self.finished, self.listen = finished, listen
+        self.kit = open_kit(plan, registry.load_method(plan.config.method))
+        self.method = make_method(plan, seed, self.kit)
+        self.seed_folder = SeedFolder(folder.checkpoints / f"seed-{seed}")
+        self.recorder = Recorder(plan, seed, folder, self.kit, self.method, listen=listen, drift=drift)
+        self._train_tasks: Sequence[Task] | None = None
+
+    def run(self) -> None:
+        """Train from the last checkpoint on, evaluating where planned."""
+        method, evaluations = self.method, self.plan.evaluations
+        iteration = self.seed_folder.restore(method)
+        missing = sum(len(self.missing(n, lane)) for n in evaluations for lane in range(len(self.plan.lanes)))
+        self.listen(Started(self.seed, iteration, method.iterations, missing))
+        while True:
+            if iteration in evaluations:
+                for lane in range(len(self.plan.lanes)):
+                    self.evaluate(iteration, lane)
+            if iteration >= method.iterations:
+                break
+            iteration += 1
+            started = time.perf_counter()
+            metrics = self.iterate(iteration)
+            seconds = time.perf_counter() - started
+            self.seed_folder.append(iteration, metrics, seconds)
+            if iteration % self.config.checkpoint_every == 0 or iteration in evaluations:
+                self.seed_folder.save(method, iteration)
+            self.listen(IterationDone(self.seed, iteration, method.iterations, metrics, seconds))
+        self.listen(Finished(self.seed))
+
+    # -- training -----------------------------------------------------------------------------------------------
+
+    def iterate(self, iteration: int) -> dict[str, float]:
+        """One round of explore and learn; returns its metrics."""
+        method, tally = self.method, Tally()
+        started = time.perf_counter()
+        with self.lane() as (lane, world):
+            lead = self.arena(world, "train", iteration, -1)
+            tasks = method.propose(lead, iteration) or self.draw(iteration)
+        per_lane = max(1, self.config.lane // method.rollouts_per_task)
+        experiences: list[Experience] = []
+        for start in range(0, len(tasks), per_lane):
+            with self.lane(tally) as (lane, world):
+                arenas = [
+                    (task, self.arena(world, "train", iteration, slot))
+                    for slot, task in enumerate(tasks[start : start + per_lane], start=start)
+                ]
+                experiences += lane.run(_all([method.explore(task, arena) for task, arena in arenas]))
+        explored = time.perf_counter()
+        with self.lane() as (lane, world):
+            arena = self.arena(world, "train", iteration, -1, validate=self.validator(world, iteration))
+            metrics = dict(lane.run(_returning(method.learn(experiences, arena, iteration))))
+        return metrics | {
+            "failed_rollouts": float(sum(tally.failed.values())),
+            "rollouts": float(tally.episodes),
+            "tokens_in": float(tally.usage.tokens_in),
+            "tokens_out": float(tally.usage.tokens_out),
+            "tokens_cached": float(tally.usage.tokens_cached),
+            "explore_seconds": explored - started,
+            "learn_seconds": time.perf_counter() - explored,
+        }
+
+    def draw(self, iteration: int) -> list[Task]:
+        """Train tasks of an iteration: the next of a permutation seeded by the run, the same for all methods."""
+        if self._train_tasks is None:
+            env = open_env(self.config)
+            self._train_tasks = env.tasks("train")
+            env.close()
+        tasks, n = self._train_tasks, self.method.tasks_per_iteration
+        drawn: list[Task] = []
+        for place in range((iteration - 1) * n, iteration * n):
+            epoch, offset = divmod(place, len(tasks))
+            order = generator(self.seed, "train tasks", epoch).permutation(len(tasks))
+            drawn.append(tasks[int(order[offset])])
+        return drawn
+
+    def arena(self, world: World, phase: Phase, iteration: int, slot: int, validate: Any = None) -> Arena:
+        return Arena(
+            world, phase=phase, iteration=iteration, slot=slot,
+            sampling=self.method.sampling("train" if phase == "train" else "eval"), validate=validate,
+        )  # fmt: skip
+
+    def validator(self, world: World, iteration: int) -> Callable[[Sequence[Task] | None], Coroutine[Any, Any, list[Trajectory]]]:
+        """What `arena.validation` calls: validation tasks solved as at evaluation."""
+
+        async def validate(tasks: Sequence[Task] | None) -> list[Trajectory]:
+            if tasks is None:
+                env = open_env(self.config)
+                tasks = env.tasks("validation")
+                env.close()
+            solved: list[Trajectory] = []
+            for start in range(0, len(tasks), self.config.lane):
+                arenas = [
+                    (task, self.arena(world, "validation", iteration, 0)) for task in tasks[start : start + self.config.lane]
+                ]
+                episodes = [arena.episodes(task, 1)[0] for task, arena in arenas]
+                solved += await arenas[0][1].gather(self.method.solve(episode) for episode in episodes)
+            return solved
+
+        return validate
+
+    # -- evaluation ---------------------------------------------------------------------------------------------
+
+    def missing(self, iteration: int, lane: int) -> list[Task]:
+        """Tasks of a lane without a stored verdict."""
+        return [task for task in self.plan.lanes[lane] if row_key(self.plan, self.seed, task, iteration) not in self.finished]
+
+    def evaluate(self, iteration: int, lane_index: int) -> None:
+        """Solve the tasks of a lane. A lane of which a row is missing is rerun whole, since its batches are one thing;
+        rows that are there already are not written again.
+
+        Episodes of a model that is not deterministic share no batches, so only what is missing is played.
+        """
+        missing = self.missing(iteration, lane_index)
+        if not missing:
+            return
+        tasks = list(self.plan.lanes[lane_index]) if self.kit.policy.deterministic else missing
+        wanted = {task.id for task in missing}
+        transcripts: list[dict[str, Any]] = []
+        with self.lane() as (lane, world):
+            episodes = [self.arena(world, "eval", iteration, 0).episodes(task, 1)[0] for task in tasks]
+
+            async def play(episode: Episode) -> None:
+                started = time.perf_counter()
+                try:
+                    outcome: Trajectory | EpisodeFailed = await self.method.solve(episode)
+                except EpisodeFailed as failure:
+                    outcome = failure
+                except InfraError as failure:
+                    outcome = EpisodeFailed(Status.INFRA_ERROR, str(failure))
+                finally:
+                    episode.release()
+                seconds = time.perf_counter() - started
+                if episode.task.id in wanted:
+                    self.recorder.write(episode, outcome, iteration, seconds)
+                transcripts.append(self.recorder.transcript(episode, outcome))
+
+            lane.run(_all([play(episode) for episode in episodes]))
+        if self.config.transcripts:
+            self.recorder.keep(transcripts, iteration, lane_index)
+
+    # -- worlds -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def lane(self, tally: Tally | None = None) -> Iterator[tuple[Lane, World]]:
+        """A lane and a world; whatever happens inside, its environments are closed."""
+        spec = registry.env_spec(self.config.env)
+        lane = Lane()
+        executor: Executor | None = None
+        if spec.offload or spec.thread == "own":
+            # one thread for environments that must not change threads or that share one resource
+            executor = ThreadPoolExecutor(1 if spec.thread == "own" or spec.resource else 8)
+        world = World(
+            spec, self._open_env, lane, self.kit, self.seed, executor, tally or Tally()
+        )
+        try:
+            yield lane, world
+        finally:
+            world.close()
+            if executor is not None:
+                executor.shutdown(wait=True, cancel_futures=True)
+
+    def _open_env(self) -> Env:
+        return open_env(self.config)
+
+
+async def _all(coroutines: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """Run coroutines side by side; the first fault of the program ends the others."""
+    import asyncio
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(coroutine) for coroutine in coroutines]
+    return [task.result() for task in tasks]
+
+
+async def _returning(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    return await coroutine

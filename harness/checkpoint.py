@@ -1,0 +1,97 @@
+"""What a seed keeps of its training: checkpoints written atomically, and the learning curve beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import InputError
+from harness.method import Method
+
+
+class SeedFolder:
+    """`checkpoints/seed-N/`: `iteration-K/` (weights, optimiser, state), `latest` and `curve.jsonl`.
+
+    No generator state is kept: every seed is derived from (run, iteration, ...), so the iteration is all that the
+    order of data and the sampling depend on.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def curve(self) -> Path:
+        return self.path / "curve.jsonl"
+
+    def latest(self) -> int:
+        """The last iteration with a checkpoint; 0 when there is none."""
+        pointer = self.path / "latest"
+        return int(pointer.read_text()) if pointer.is_file() else 0
+
+    def restore(self, method: Method) -> int:
+        """Load the last checkpoint into a method, cut the curve back to it, and return its iteration.
+
+        Raises:
+            InputError: the checkpoint is damaged.
+        """
+        iteration = self.latest()
+        if iteration:
+            folder = self.path / f"iteration-{iteration}"
+            try:
+                method.load(folder)
+            except (OSError, ValueError, KeyError, RuntimeError) as error:
+                raise InputError(
+                    f"the checkpoint {folder} cannot be read ({error}); delete {self.path} to train this seed anew"
+                ) from error
+        if self.curve.is_file():
+            kept = [line for line in read_curve(self.curve) if line["iteration"] <= iteration]
+            _replace(self.curve, "".join(json.dumps(line) + "\n" for line in kept))
+        return iteration
+
+    def save(self, method: Method, iteration: int) -> None:
+        """Write a checkpoint: a folder of its own, renamed when it is complete, then the pointer; older ones go."""
+        folder = self.path / f"iteration-{iteration}"
+        temporary = self.path / f".iteration-{iteration}.{os.getpid()}"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        method.save(temporary)
+        for path in temporary.iterdir():
+            _sync(path)
+        shutil.rmtree(folder, ignore_errors=True)
+        temporary.rename(folder)
+        _replace(self.path / "latest", str(iteration))
+        for other in self.path.glob("iteration-*"):
+            if other != folder:
+                shutil.rmtree(other)
+
+    def append(self, iteration: int, metrics: Mapping[str, float], seconds: float) -> None:
+        """Add one iteration to the learning curve."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with self.curve.open("a") as file:
+            file.write(json.dumps({"iteration": iteration, **metrics, "seconds": seconds}) + "\n")
+
+
+def read_curve(path: Path) -> list[dict[str, Any]]:
+    """Lines of a learning curve; a last line that a killed writer cut is left out."""
+    text = path.read_text()
+    whole = text[: text.rfind("\n") + 1]
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    _sync(temporary)
+    temporary.replace(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,83 @@
+"""`harness compare`: two stored runs under the design that their methods ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.commands import options as opt
+
+if TYPE_CHECKING:
+    from results.compare import Coupling
+
+
+def compare(
+    a: Annotated[str, typer.Option("--a", help="method, or folder of a run")],
+    b: Annotated[str, typer.Option("--b", help="method, or folder of a run")],
+    env: Annotated[str | None, typer.Option("--env", help="environment; those of the folders by default")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", help="success by default; repeatable, Holm's family is what is printed")
+    ] = None,
+    design: Annotated[
+        str | None, typer.Option("--design", metavar="tasks|crossed|pigeonhole", help="chosen by the methods by default")
+    ] = None,
+    test: Annotated[str | None, typer.Option("--test", help="shift2, shift1, inversion, signflip, t, mcnemar")] = None,
+    iteration: Annotated[
+        int | None, typer.Option("--iteration", min=0, help="compare after this iteration; each run's last by default")
+    ] = None,
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="bootstrap resamples")] = 10_000,
+    exclude_incomplete: Annotated[
+        bool, typer.Option("--exclude-incomplete", help="drop tasks without a verdict on either side, and list them")
+    ] = False,
+    out: opt.Out = opt.DEFAULT_OUT,
+) -> None:
+    """Print difference, interval, p, Holm's p, design, tasks, seeds and discordant pairs of a minus b."""
+    from harness.commands.find import find_run
+    from harness.commands.summary import METRICS
+    from harness.errors import InputError, unknown
+    from reports.compare import render_comparison
+    from results.compare import compare_runs
+    from results.statistics.comparison import VALID_TESTS
+
+    for name in metric or ():
+        if name not in METRICS:
+            raise unknown("--metric", name, METRICS)
+    tests = sorted({test for tests in VALID_TESTS.values() for test in tests})
+    for option, value, known in (("--design", design, list(VALID_TESTS)), ("--test", test, tests)):
+        if value is not None and value not in known:
+            raise unknown(option, value, known)
+    first, second = find_run(a, out, env=env), find_run(b, out, env=env)
+    try:
+        found = compare_runs(
+            first.rows(),
+            second.rows(),
+            coupling_a=coupling_of(first.method),
+            coupling_b=coupling_of(second.method),
+            metrics=tuple(metric or ("success",)),
+            design=design,  # type: ignore[arg-type]  # checked above
+            test=test,  # type: ignore[arg-type]
+            resamples=resamples,
+            iteration=iteration,
+            exclude_incomplete=exclude_incomplete,
+        )
+    except ValueError as error:
+        raise InputError(f"{_name(first.path)} and {_name(second.path)} cannot be compared: {error}") from error
+    print(render_comparison(*_labels(a, b, first.path, second.path), found))
+
+
+def coupling_of(method: str) -> Coupling:
+    """What one seed of a method is, as its class declares it."""
+    from harness import registry
+
+    return registry.load_method(method).coupling
+
+
+def _name(path: Path) -> str:
+    return path.name or str(path)
+
+
+def _labels(a: str, b: str, first: Path, second: Path) -> tuple[str, str]:
+    """What the user called them, unless that is a path."""
+    return (a if "/" not in a else _name(first)), (b if "/" not in b else _name(second))

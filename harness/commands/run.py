@@ -1,0 +1,121 @@
+"""`harness run`: make rows, or finish those that are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.commands import options as opt
+
+if TYPE_CHECKING:
+    from harness.plan import Plan
+
+
+def run(
+    method: opt.MethodName,
+    env: opt.EnvName,
+    seeds: opt.Seeds = "1",
+    scale: opt.ScaleName = "mini",
+    model: opt.Models = None,
+    perturb: opt.Perturb = None,
+    executor: Annotated[str, typer.Option("--executor", metavar="local", help="where the workers run")] = "local",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="processes; the number of cores by default")
+    ] = None,
+    env_data: opt.EnvData = None,
+    view: opt.ViewName = None,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", help="shown in the summary; repeatable; the environment's by default")
+    ] = None,
+    split: opt.SplitName = None,
+    limit: opt.Limit = None,
+    tasks: opt.Tasks = None,
+    allow_drift: Annotated[
+        bool, typer.Option("--allow-drift", help="resume although code or packages differ; the rows are marked")
+    ] = False,
+    out: opt.Out = opt.DEFAULT_OUT,
+    override: opt.Overrides = None,
+    preset: opt.Presets = None,
+    config: opt.ConfigFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print configuration and plan, and stop")] = False,
+) -> None:
+    """Train (where the method learns) and evaluate a method; the same command resumes, added seeds extend."""
+    from harness.commands.plan import print_config, print_plan
+    from harness.config import parse_seeds
+    from harness.plan import make_plan
+
+    _check_executor(executor)
+    wanted = parse_seeds(seeds)
+    resolved = opt.resolve(
+        method=method, env=env, scale=scale, models=model, overrides=override, presets=preset, config_file=config,
+        perturb=perturb, env_data=env_data, view=view, split=split, limit=limit, tasks=tasks,
+    )  # fmt: skip
+    metrics = _metrics(metric, env)
+    plan = make_plan(resolved, wanted)
+    if dry_run:
+        print_config(resolved)
+        print_plan(plan, out)
+        return
+    without_verdict = _execute(plan, out, workers or opt.cores(), allow_drift, metrics)
+    if without_verdict:
+        raise typer.Exit(1)
+
+
+def _execute(plan: Plan, out: Path, workers: int, allow_drift: bool, metrics: tuple[str, ...]) -> int:
+    """Run a plan under a progress display, print the summary, and return how many episodes have no verdict."""
+    import sys
+    import time
+
+    from harness.progress import Progress
+    from harness.runner import run as run_plan
+
+    started = time.monotonic()
+    with Progress(sys.stdout) as progress:
+        done = run_plan(plan, out=out, workers=workers, allow_drift=allow_drift, listen=progress.listen)
+    _print_summary(plan, done.run_dir, metrics, time.monotonic() - started)
+    return done.without_verdict
+
+
+def _print_summary(plan: Plan, run_dir: Path, metrics: tuple[str, ...], seconds: float) -> None:
+    from harness.commands.printing import console, duration
+    from harness.commands.summary import seed_table, summarise
+    from results.store import RunFolder, read_rows
+
+    wanted = {task.id for task in plan.tasks}
+    rows = [row for row in read_rows(RunFolder(run_dir).rows) if row.seed in plan.seeds and row.task in wanted]
+    summary = summarise(rows, iteration=plan.evaluations[-1])
+    screen = console()
+    screen.print(f"\n{plan.config.method} on {plan.config.env}, {plan.config.scale} scale, {len(plan.tasks)} tasks")
+    screen.print(seed_table(summary, metrics))
+    screen.print(f"tokens   {summary.tokens_in:,} in, {summary.tokens_out:,} out (evaluation)")
+    screen.print(f"time     {duration(seconds)}")
+    screen.print(f"folder   {run_dir}", soft_wrap=True)
+    if summary.without_verdict:
+        screen.print(
+            f"{summary.without_verdict} episodes have no verdict and are in no mean; the same command tries them again",
+            soft_wrap=True,
+        )
+    if summary.drifted:
+        screen.print(f"{summary.drifted} rows were made by another version than the manifest's (--allow-drift)")
+
+
+def _check_executor(name: str) -> None:
+    from harness.errors import InputError, unknown
+
+    if name in ("ray", "slurm"):
+        raise InputError(f"--executor {name} does not exist yet; workers run on this machine: --executor local")
+    if name != "local":
+        raise unknown("--executor", name, ("local",))
+
+
+def _metrics(given: list[str] | None, env: str) -> tuple[str, ...]:
+    from harness import registry
+    from harness.commands.summary import METRICS
+    from harness.errors import unknown
+
+    for name in given or ():
+        if name not in METRICS:
+            raise unknown("--metric", name, METRICS)
+    return tuple(given or registry.env_spec(env).columns)

@@ -1,0 +1,146 @@
+"""Experience: what training sees of trajectories. Rows are cut here, so that groups and rewards cannot drift apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.types import Key, Trajectory, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prompt and its sampled response, the unit of training.
+
+    Attributes:
+        prompt_ids: ids of the prompt.
+        ids: sampled ids, at most the token limit.
+        logprobs: of the ids when they were sampled.
+        reward: of this response, after all penalties.
+        group: responses that are compared with each other.
+        trajectory: rollout it came from.
+        kind: "action", "strategy", ...
+        step: index of the first step it caused; 0 for none.
+        anchor: bare state it was given in (GiGPO).
+    """
+
+    prompt_ids: tuple[int, ...]
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    reward: float
+    group: Key
+    trajectory: Key
+    kind: str
+    step: int = 0
+    anchor: str = ""
+
+    @classmethod
+    def of(cls, turn: Turn, *, reward: float, group: Key, trajectory: Key, anchor: str = "") -> Row:
+        """The row of a turn.
+
+        Raises:
+            ValueError: the engine gave no token ids or no log-probability for each; such turns cannot be trained on.
+        """
+        completion = turn.completion
+        if not completion.token_ids or len(completion.token_ids) != len(completion.logprobs):
+            raise ValueError(
+                f"a {turn.kind} response of {trajectory} has {len(completion.token_ids)} token ids and "
+                f"{len(completion.logprobs)} log-probabilities; training needs one for each sampled id"
+            )
+        return cls(
+            completion.prompt_ids, completion.token_ids, completion.logprobs, reward, group, trajectory, turn.kind,
+            turn.steps[0] if turn.steps else 0, anchor,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """Rows of one or more groups, and their trajectories.
+
+    Attributes:
+        rows: in the order of their trajectories.
+        trajectories: keys of the trajectories, in order.
+        outcomes: reward of each trajectory, float64 [trajectories].
+        groups: group of each trajectory.
+        metrics: sums and counts to report; joined by adding.
+        dropped: groups left out because fewer than two trajectories were left.
+    """
+
+    rows: tuple[Row, ...] = ()
+    trajectories: tuple[Key, ...] = ()
+    outcomes: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    groups: tuple[Key, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    dropped: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        trajectories: Sequence[Trajectory],
+        *,
+        group: Key,
+        rewards: Callable[[Trajectory, Sequence[Turn]], Sequence[float]],
+        outcome: Callable[[Trajectory, Sequence[float]], float] | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> Experience:
+        """Cut one group of trajectories into rows.
+
+        Args:
+            trajectories: of one task, or of one strategy.
+            group: key of the group; it carries (iteration, slot), so that two draws of one task never merge.
+            rewards: reward of each trainable action turn of a trajectory.
+            outcome: reward of a trajectory from its row rewards; their mean by default.
+            metrics: what to report.
+
+        A group of fewer than two trajectories teaches nothing (infrastructure took the others); it is dropped and
+        counted. A trajectory without trainable turns has no rows.
+        """
+        if len(trajectories) < 2:
+            return cls(metrics=dict(metrics or {}), dropped=1)
+        rows: list[Row] = []
+        outcomes: list[float] = []
+        for trajectory in trajectories:
+            turns = [turn for turn in trajectory.turns if turn.trainable and turn.kind == "action"]
+            values = list(rewards(trajectory, turns))
+            if len(values) != len(turns):
+                raise ValueError(f"{len(values)} rewards for {len(turns)} turns of trajectory {trajectory.key}")
+            outcomes.append(outcome(trajectory, values) if outcome else float(np.mean(values)) if values else 0.0)
+            for turn, reward in zip(turns, values, strict=True):
+                anchor = trajectory.steps[turn.steps[0] - 1].anchor if turn.steps else ""
+                rows.append(Row.of(turn, reward=reward, group=group, trajectory=trajectory.key, anchor=anchor))
+        return cls(
+            tuple(rows), tuple(t.key for t in trajectories), np.asarray(outcomes, dtype=np.float64),
+            (group,) * len(trajectories), dict(metrics or {}),
+        )
+
+    @classmethod
+    def join(cls, *parts: Experience) -> Experience:
+        """One experience of many; metrics are added."""
+        metrics: dict[str, float] = {}
+        for part in parts:
+            for name, value in part.metrics.items():
+                metrics[name] = metrics.get(name, 0.0) + value
+        return cls(
+            tuple(row for part in parts for row in part.rows),
+            tuple(key for part in parts for key in part.trajectories),
+            np.concatenate([part.outcomes for part in parts]) if parts else np.zeros(0),
+            tuple(group for part in parts for group in part.groups),
+            metrics,
+            sum(part.dropped for part in parts),
+        )
+
+    def broadcast(self, per_trajectory: Iterable[float]) -> NDArray[np.float64]:
+        """One value per trajectory, repeated for each of its rows, float64 [rows]."""
+        value = dict(zip(self.trajectories, per_trajectory, strict=True))
+        return np.array([value[row.trajectory] for row in self.rows], dtype=np.float64)
+
+    @property
+    def row_rewards(self) -> NDArray[np.float64]:
+        return np.array([row.reward for row in self.rows], dtype=np.float64)
+
+    @property
+    def row_groups(self) -> tuple[Key, ...]:
+        return tuple(row.group for row in self.rows)

@@ -1,0 +1,355 @@
+"""Any Hugging Face causal language model, sampled and trained in this process.
+
+What is sampled is what is trained on: ids go from the decode loop into a `Completion` and from there into a
+`TrainingRow`; text is never tokenised again. The network stays in evaluation mode, so that both see the same function.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from safetensors.torch import load_model, save_model
+
+from harness.errors import InputError
+from harness.model import (
+    Loss,
+    MicroBatch,
+    OptimizerConfig,
+    Prompt,
+    Request,
+    Sampling,
+    TrainableModel,
+    TrainingRow,
+    UnsupportedOption,
+    UpdateStats,
+    add_metrics,
+)
+from harness.models.decoding import Chunk, Counters, Sampled, decode
+from harness.models.loading import Tokenizer, device_of, precision_of, stop_ids
+from harness.models.sampling import Samplers
+from harness.models.scoring import moved, response_logits, scores
+from harness.training.losses import token_logprobs
+from harness.training.packing import length_chunks
+from harness.types import Completion, Usage
+
+if TYPE_CHECKING:
+    from harness.registry import ModelContext
+
+
+class TransformersModel(TrainableModel):
+    """A causal language model of `transformers`, by Hugging Face id, path, or as an object with its tokenizer.
+
+    Args:
+        model: id or path for `from_pretrained`, or a network in memory.
+        tokenizer: of a network in memory; by default the one that lies beside the weights.
+        name: what a row records; the id or path by default.
+        dtype: of the weights: float32 (also "auto"), bfloat16 or float16. Half precisions are for sampling alone: a
+            step of 1e-6 is lost in weights of 8 or 11 significant bits, so `configure` refuses them.
+        device: "auto" is CUDA where there is one, else the CPU; or any name that torch knows.
+        batch_tokens: bound on rows x prompt length of one pass when sampling; a prompt and its samples stay together.
+        max_padding: share of padding in a pass beyond which a second one is made.
+
+    Raises:
+        UnsupportedOption: a precision that this CPU computes only in emulation.
+        ValueError: an unknown precision, or a network without its tokenizer.
+    """
+
+    backend: ClassVar[str] = "transformers"
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Tokenizer | None = None,
+        *,
+        name: str | None = None,
+        dtype: str = "auto",
+        device: str = "auto",
+        batch_tokens: int = 65536,
+        max_padding: float = 0.25,
+    ) -> None:
+        self.device = device_of(device)
+        precision = precision_of(dtype, self.device)
+        if isinstance(model, (str, Path)):
+            from transformers import AutoModelForCausalLM, AutoTokenizer
+
+            self.name = name or str(model)
+            beside: Any = AutoTokenizer.from_pretrained(model) if tokenizer is None else tokenizer
+            tokenizer = beside
+            model = AutoModelForCausalLM.from_pretrained(model, dtype=precision)
+        else:
+            self.name = name or type(model).__name__
+        if tokenizer is None:
+            raise ValueError(f"{self.name}: a network in memory needs its tokenizer; pass tokenizer=")
+        self.tokenizer: Tokenizer = tokenizer
+        self.network: Any = model.to(device=self.device, dtype=precision).eval()
+        self.batch_tokens = batch_tokens
+        self.max_padding = max_padding
+        self.counters = Counters()
+        self.version = 0
+        self._stops = torch.tensor(stop_ids(model, tokenizer), dtype=torch.int64, device=self.device)
+        self._optimizer: torch.optim.AdamW | None = None
+        self._config: OptimizerConfig | None = None
+        self._frozen = False
+
+    # Sampling
+
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """Ids of a prompt: through the tokenizer's chat template with the opening of the assistant's turn.
+
+        A tokenizer without a template (a base model, the mini tokenizer) gets the messages' contents, joined by blank
+        lines and nothing else: no role names that the model has never seen.
+        """
+        if self.tokenizer.chat_template is None:
+            return tuple(self.tokenizer.encode(prompt.text))
+        messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+        template: Any = self.tokenizer
+        return tuple(
+            template.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+        )
+
+    def check(self, sampling: Sampling) -> None:
+        """Refuse a token limit that leaves no position for a prompt."""
+        if sampling.max_tokens >= self.positions:
+            raise UnsupportedOption(
+                f"max_tokens={sampling.max_tokens} leaves no room for a prompt: {self.name} has {self.positions} "
+                "positions; lower max_tokens"
+            )
+
+    @property
+    def positions(self) -> int:
+        """Most tokens of a prompt and its response together."""
+        return int(getattr(self.network.config, "max_position_embeddings", None) or 2**31)
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer a batch, in input order.
+
+        Equal prompts share one prefill. Prompts go in passes of similar lengths, which are a function of the batch's
+        content: not of the order of its requests, nor of what was asked before.
+
+        Raises:
+            UnsupportedOption: see `check`.
+            ValueError: an empty prompt, or one that leaves fewer positions than its token limit.
+        """
+        encoded: dict[Any, tuple[int, ...]] = {}
+        by_prompt: dict[tuple[int, ...], list[int]] = {}
+        for index, request in enumerate(requests):
+            messages = request.prompt.messages
+            if messages not in encoded:
+                encoded[messages] = self.encode(request.prompt)
+            self._check_length(request, len(encoded[messages]))
+            by_prompt.setdefault(encoded[messages], []).append(index)
+        prompts = sorted(by_prompt, key=lambda ids: (len(ids), ids))
+        chunks = length_chunks(
+            [len(prompt) for prompt in prompts],
+            counts=[len(by_prompt[prompt]) for prompt in prompts],
+            max_tokens=self.batch_tokens,
+            max_padding=self.max_padding,
+        )
+        completions: list[Completion | None] = [None] * len(requests)
+        for chunk in chunks:
+            asked = [sorted(by_prompt[prompts[i]], key=lambda j: _order(requests[j].sampling)) for i in chunk]
+            rows = [index for group in asked for index in group]
+            samplings = [requests[index].sampling for index in rows]
+            sampled = decode(
+                self.network,
+                Chunk(
+                    prompts=[prompts[i] for i in chunk],
+                    owners=[owner for owner, group in enumerate(asked) for _ in group],
+                    samplers=Samplers.of(samplings, self.device),
+                    limits=[sampling.max_tokens for sampling in samplings],
+                ),
+                self._stops,
+                self.counters,
+            )
+            first = {group[0] for group in asked}
+            answers = iter(sampled)
+            for i, group in zip(chunk, asked, strict=True):
+                for index in group:
+                    completions[index] = self._completion(prompts[i], next(answers), cached=index not in first)
+        return [completion for completion in completions if completion is not None]
+
+    def _check_length(self, request: Request, length: int) -> None:
+        self.check(request.sampling)
+        if length == 0:
+            raise ValueError(f"request {request.key}: the prompt is empty")
+        if length + request.sampling.max_tokens > self.positions:
+            raise ValueError(
+                f"request {request.key}: a prompt of {length} tokens and max_tokens={request.sampling.max_tokens} "
+                f"exceed the {self.positions} positions of {self.name}; shorten the history or the token limit"
+            )
+
+    def _completion(self, prompt: tuple[int, ...], sampled: Sampled, *, cached: bool) -> Completion:
+        visible = sampled.ids[:-1] if sampled.finish_reason == "stop" else sampled.ids
+        return Completion(
+            text=self.tokenizer.decode(list(visible), skip_special_tokens=True),
+            token_ids=sampled.ids,
+            logprobs=sampled.logprobs,
+            finish_reason=sampled.finish_reason,
+            prompt_ids=prompt,
+            usage=Usage(
+                calls=1,
+                tokens_in=len(prompt),
+                tokens_out=len(sampled.ids),
+                tokens_cached=len(prompt) if cached else 0,
+            ),
+            version=self.version,
+        )
+
+    # Training
+
+    def configure(self, optimizer: OptimizerConfig) -> None:
+        """Make a fresh AdamW over all weights that require a gradient.
+
+        Raises:
+            UnsupportedOption: weights in half precision, or a frozen copy.
+        """
+        if self._frozen:
+            raise UnsupportedOption(f"{self.name} is a frozen copy; configure the model it was copied from")
+        if self.network.dtype != torch.float32:
+            raise UnsupportedOption(
+                f"training in {self.network.dtype} loses steps as small as the learning rate {optimizer.lr}; "
+                "use dtype=float32"
+            )
+        self._config = optimizer
+        self._optimizer = torch.optim.AdamW(
+            [parameter for parameter in self.network.parameters() if parameter.requires_grad],
+            lr=optimizer.lr,
+            betas=optimizer.betas,
+            eps=optimizer.eps,
+            weight_decay=optimizer.weight_decay,
+            fused=True,
+        )
+
+    def set_lr(self, lr: float) -> None:
+        """Change the learning rate and keep the optimiser's moments, for schedules."""
+        for group in self._trained().param_groups:
+            group["lr"] = lr
+
+    def logprobs(
+        self, rows: Sequence[TrainingRow], *, temperature: float, batch_tokens: int = 16384
+    ) -> list[np.ndarray]:
+        """Log-probability of every response token, float32 arrays of the responses' lengths, in input order."""
+        lengths = [len(row.prompt_ids) + len(row.ids) for row in rows]
+        order = sorted(range(len(rows)), key=lambda i: (lengths[i], len(rows[i].ids), i))
+        values: list[np.ndarray] = [np.empty(0, dtype=np.float32)] * len(rows)
+        chunks = length_chunks([lengths[i] for i in order], max_tokens=batch_tokens, max_padding=self.max_padding)
+        for chunk in chunks:
+            chosen = [order[position] for position in chunk]
+            with torch.inference_mode():
+                logits, ids, where = response_logits(self.network, [rows[i] for i in chosen], self.device)
+                table = token_logprobs(logits, ids, temperature).gather(1, where).cpu().numpy()
+            for i, line in zip(chosen, table, strict=True):
+                values[i] = line[: len(rows[i].ids)].copy()
+        return values
+
+    def update(self, loss: Loss, micro_batches: Sequence[MicroBatch], *, temperature: float) -> UpdateStats:
+        """One optimiser step on the sum of the micro-batches' losses; see the contract.
+
+        Outside a micro-batch's mask, log-probabilities and entropies are 0.
+
+        Raises:
+            FloatingPointError: a loss or the gradient is not finite; the weights are as before.
+            RuntimeError: no optimiser (call `configure`), or a frozen copy.
+            ValueError: no micro-batches.
+        """
+        optimizer = self._trained()
+        config = self._config
+        assert config is not None, "configure sets both"
+        if not micro_batches:
+            raise ValueError("an update needs at least one micro-batch")
+        optimizer.zero_grad(set_to_none=True)
+        total = 0.0
+        metrics: dict[str, float] = {}
+        for index, batch in enumerate(micro_batches):
+            batch = moved(batch, self.device)
+            output = loss(*scores(self.network, batch, temperature, self.device), batch)
+            value = float(output.loss.detach())
+            if not math.isfinite(value):
+                raise FloatingPointError(
+                    f"the loss of micro-batch {index} of {len(micro_batches)} is {value} at version {self.version}; "
+                    "no step was taken; look at its advantages and old log-probabilities"
+                )
+            output.loss.backward()  # type: ignore[no-untyped-call]
+            total += value
+            add_metrics(metrics, output.metrics)
+        parameters = optimizer.param_groups[0]["params"]
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm))
+        if not math.isfinite(norm):
+            optimizer.zero_grad(set_to_none=True)
+            raise FloatingPointError(
+                f"the gradient norm is {norm} at version {self.version}, with a loss of {total}; no step was taken; "
+                "lower the learning rate or look for extreme importance ratios"
+            )
+        optimizer.step()
+        self.version += 1
+        return UpdateStats(grad_norm=norm, loss=total, metrics=metrics)
+
+    def _trained(self) -> torch.optim.AdamW:
+        if self._frozen:
+            raise RuntimeError(f"{self.name} is a frozen copy and does not train")
+        if self._optimizer is None:
+            raise RuntimeError(f"{self.name} has no optimiser yet; call configure(OptimizerConfig(...)) first")
+        return self._optimizer
+
+    # Copies and files
+
+    def frozen_copy(self) -> TransformersModel:
+        """A copy of the weights that samples and scores but does not train."""
+        twin = copy.copy(self)
+        twin.network = copy.deepcopy(self.network).requires_grad_(False)
+        twin.counters = Counters()
+        twin._optimizer, twin._config, twin._frozen = None, None, True
+        return twin
+
+    def save(self, folder: Path) -> None:
+        """Write `weights.safetensors`, `optimizer.pt` (when there is an optimiser) and `state.json`."""
+        save_model(self.network, str(folder / "weights.safetensors"))
+        config = dataclasses.asdict(self._config) if self._config else None
+        if self._optimizer is not None:
+            torch.save(self._optimizer.state_dict(), folder / "optimizer.pt")
+        (folder / "state.json").write_text(json.dumps({"version": self.version, "optimizer": config}) + "\n")
+
+    def load(self, folder: Path) -> None:
+        """Read what `save` wrote; sampling and training go on bit for bit on the same machine and thread count."""
+        state = json.loads((folder / "state.json").read_text())
+        load_model(self.network, str(folder / "weights.safetensors"), device=str(self.device))
+        self.version = int(state["version"])
+        self._optimizer, self._config = None, None
+        if state["optimizer"] is not None and not self._frozen:
+            saved = state["optimizer"]
+            self.configure(OptimizerConfig(**{**saved, "betas": tuple(saved["betas"])}))
+            moments = torch.load(folder / "optimizer.pt", map_location=self.device, weights_only=True)
+            self._trained().load_state_dict(moments)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the names, shapes and bytes of all weights, first 16 hexadecimal digits."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.network.state_dict().items()):
+            digest.update(f"{name}:{tensor.dtype}:{list(tensor.shape)};".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+
+def _order(sampling: Sampling) -> tuple[float, ...]:
+    return (sampling.seed, sampling.temperature, sampling.top_p, sampling.top_k, sampling.max_tokens)
+
+
+def open_transformers(target: str, context: ModelContext) -> TransformersModel:
+    """The model that `transformers:TARGET` names, a Hugging Face id or a path.
+
+    Raises:
+        InputError: no target.
+    """
+    if not target:
+        raise InputError("transformers: needs an id or a path, as in transformers:Qwen/Qwen2.5-1.5B-Instruct")
+    return TransformersModel(target, dtype=context.dtype, device=context.device)

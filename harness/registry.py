@@ -1,0 +1,155 @@
+"""Names to classes: a table of built-ins, and entry points for others' plug-ins. Nothing is imported before it is used.
+
+A plug-in package declares, in its own pyproject.toml:
+
+    [project.entry-points."abstraction_bench.methods"]
+    mine = "my_package.my_method:MyMethod"
+
+and likewise `abstraction_bench.envs` (an `Env` class) and `abstraction_bench.models` (a `ModelSource` function).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.env import Env, EnvSpec
+from harness.errors import InputError, unknown
+from harness.method import Method
+from harness.model import Model
+
+Kind = Literal["methods", "envs", "models"]
+
+BUILT_IN: dict[Kind, dict[str, str]] = {
+    "methods": {
+        "vanilla": "baselines.vanilla:Vanilla",
+        "grpo": "baselines.grpo:GRPO",
+        "strata": "methods.strata.method:StraTA",
+    },
+    "envs": {
+        "webshop": "envs.webshop.env:WebShop",
+    },
+    "models": {
+        "mini": "harness.models.mini:open_mini",
+        "transformers": "harness.models.transformers:open_transformers",
+        "scripted": "harness.models.scripted:open_scripted",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelContext:
+    """What the opener of a model may need to know: the environment it will play, and the device settings."""
+
+    env: str
+    device: str = "auto"
+    dtype: str = "auto"
+
+
+def names(kind: Kind) -> dict[str, str]:
+    """All registered names and where they point, built-ins first; a plug-in cannot shadow a built-in.
+
+    Raises:
+        InputError: a plug-in takes the name of a built-in.
+    """
+    table = dict(BUILT_IN[kind])
+    for point in importlib.metadata.entry_points(group=f"abstraction_bench.{kind}"):
+        if point.name in BUILT_IN[kind]:
+            raise InputError(f'the plug-in {point.value} takes the built-in name "{point.name}"; give it another name')
+        table[point.name] = point.value
+    return table
+
+
+def load(kind: Kind, name: str) -> Any:
+    """The object behind a name.
+
+    Raises:
+        InputError: the name is not known, or its plug-in cannot be imported.
+    """
+    table = names(kind)
+    if name not in table:
+        raise unknown(kind.rstrip("s"), name, table, hint=f"harness list {kind}")
+    module, _, attribute = table[name].partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f'{kind.rstrip("s")} "{name}" ({table[name]}) cannot be imported: {error}') from error
+
+
+def load_method(name: str) -> type[Method]:
+    """The class of a method."""
+    found = load("methods", name)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise InputError(f'method "{name}" is {found!r}, not a subclass of harness.method.Method')
+    return found
+
+
+def load_env(name: str) -> type[Env]:
+    """The class of an environment that can be played.
+
+    Raises:
+        InputError: unknown, or known by its specification only.
+    """
+    from envs.specs import SPECS
+
+    if name not in names("envs") and name in SPECS:
+        raise InputError(
+            f'environment "{name}" ships as a specification only (harness plan shows it); '
+            f"it cannot be played yet; playable: {', '.join(sorted(names('envs')))}"
+        )
+    found = load("envs", name)
+    if not (isinstance(found, type) and issubclass(found, Env)):
+        raise InputError(f'environment "{name}" is {found!r}, not a subclass of harness.env.Env')
+    return found
+
+
+def env_spec(name: str) -> EnvSpec:
+    """The specification of any environment, playable or not, without its package or data."""
+    from envs.specs import SPECS
+
+    if name in names("envs"):
+        return load_env(name).spec
+    if name in SPECS:
+        return SPECS[name]
+    raise unknown("environment", name, {**names("envs"), **SPECS}, hint="harness list envs")
+
+
+def policy_folder(env: str) -> Path | None:
+    """The shipped mini policy of an environment, if there is one."""
+    folder = Path(str(files("envs"))) / env.replace("-", "_") / "policy"
+    return folder if (folder / "manifest.json").is_file() else None
+
+
+def open_model(spec: str, context: ModelContext) -> Model:
+    """Open the model that a specification names: "mini", "mini:FOLDER", "transformers:ID_OR_PATH", "scripted:...".
+
+    Raises:
+        InputError: an unknown back end, or weights that are not there.
+    """
+    backend, _, target = spec.partition(":")
+    model: Model = load("models", backend)(target, context)
+    return model
+
+
+def model_identity(spec: str, env: str) -> str:
+    """What of a model goes into a run's digest, without loading its weights.
+
+    A mini policy is known by the digest in its manifest, everything else by its specification.
+    """
+    backend, _, target = spec.partition(":")
+    if backend not in names("models"):
+        raise unknown("model", backend, names("models"), hint="harness list models")
+    if backend != "mini":
+        return spec
+    folder = Path(target) if target else policy_folder(env)
+    if folder is None:
+        raise InputError(f'there is no shipped mini policy for "{env}"; make one with: harness prepare policy {env}')
+    manifest = folder / "manifest.json"
+    if not manifest.is_file():
+        raise InputError(f"no mini policy in {folder} (manifest.json is missing); make one with: harness prepare policy {env}")
+    return f"mini@{json.loads(manifest.read_text())['sha256'][:16]}"

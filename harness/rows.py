@@ -1,0 +1,154 @@
+"""From episodes to stored rows and transcripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.config import RunConfig, method_digest
+from harness.episode import Episode, EpisodeFailed
+from harness.events import EpisodeDone, Event
+from harness.manifest import code_version
+from harness.method import Method
+from harness.model import Kit
+from harness.plan import Plan
+from harness.redact import redact
+from harness.types import Status, StopReason, Task, Trajectory
+from results.records import EpisodeRow, RowKey
+from results.store import RowWriter, RunFolder
+from results.transcripts import write_transcripts
+
+
+def model_name(config: RunConfig) -> str:
+    """The models of a run as a row names them: the policy's specification, then other roles."""
+    return "+".join(spec if role == "policy" else f"{role}={spec}" for role, spec in sorted(config.models.items()))
+
+
+def row_key(plan: Plan, seed: int, task: Task, iteration: int) -> RowKey:
+    """Key of the row that an evaluation episode gets."""
+    config = plan.config
+    return RowKey(
+        config.method,
+        method_digest(config),
+        config.env,
+        ",".join(config.perturb) or None,
+        model_name(config),
+        task.id,
+        seed,
+        iteration,
+    )
+
+
+class Recorder:
+    """Writes the rows of one seed, each when its episode ends."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        seed: int,
+        folder: RunFolder,
+        kit: Kit,
+        method: Method,
+        *,
+        listen: Callable[[Event], None],
+        drift: bool,
+    ) -> None:
+        self.plan, self.seed, self.folder, self.listen = plan, seed, folder, listen
+        config, policy = plan.config, kit.policy
+        self._constant: dict[str, Any] = {
+            "run": plan.name,
+            "method": config.method,
+            "method_digest": method_digest(config),
+            "env": config.env,
+            "perturbation": ",".join(config.perturb) or None,
+            "model": model_name(config),
+            "seed": seed,
+            "backend": policy.backend,
+            "deterministic": all(model.deterministic for model in kit.models.values())
+            and method.spec.deterministic,
+            "protocol": "stream" if method.stream else "standard",
+            "view": config.view,
+            "code_version": code_version(),
+            "env_version": str(plan.env_version),
+            "data_digest": plan.data_digest,
+            "drift": drift,
+        }
+        self._writer: RowWriter | None = None
+
+    def write(self, episode: Episode, outcome: Trajectory | EpisodeFailed, iteration: int, seconds: float) -> None:
+        """Append the row of a finished episode and wait until it is on the disk.
+
+        Raises:
+            results.store.StoreError: the disk is full; rows written before are kept.
+        """
+        if self._writer is None:
+            self._writer = RowWriter(self.folder.rows)
+        usage = episode.usage
+        if isinstance(outcome, Trajectory):
+            status, stop = outcome.verdict.status, outcome.stop
+            success, score, reward = outcome.verdict.success, outcome.verdict.score, outcome.reward
+        else:
+            status = outcome.status
+            stop = StopReason.ENV_ERROR if status is Status.ENV_ERROR else StopReason.INFRA_ERROR
+            success = score = reward = None
+        row = EpisodeRow(
+            **self._constant,
+            task=episode.task.id,
+            subset=episode.task.subset,
+            group=episode.task.group,
+            iteration=iteration,
+            status=status,
+            success=success,
+            score=score,
+            reward=reward,
+            steps=episode.steps,
+            stop=stop,
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
+            tokens_cached=usage.tokens_cached,
+            cost=usage.cost,
+            wall_time=seconds,
+        )
+        self._writer.write(row)
+        self.listen(EpisodeDone(self.seed, iteration, row.task, str(row.status), row.success, row.score))
+
+    def transcript(self, episode: Episode, outcome: Trajectory | EpisodeFailed) -> dict[str, Any]:
+        """What was said and done, as plain JSON values, secrets masked."""
+        failed = isinstance(outcome, EpisodeFailed)
+        return {
+            "task": episode.task.id,
+            "seed": self.seed,
+            "instruction": redact(episode.task.instruction),
+            "strategy": episode.strategy.text if episode.strategy else None,
+            "stop": str(outcome.status) if failed else str(outcome.stop),
+            "error": redact(str(outcome)) if failed else None,
+            "success": None if failed else outcome.verdict.success,
+            "score": None if failed else outcome.verdict.score,
+            "turns": [
+                {
+                    "role": turn.role,
+                    "kind": turn.kind,
+                    "prompt": redact(turn.prompt),
+                    "reply": redact(turn.completion.text),
+                    "steps": list(turn.steps),
+                }
+                for turn in episode.turns
+            ],
+            "steps": [
+                {
+                    "index": step.index,
+                    "action": step.action,
+                    "observation": redact(step.observation.text),
+                    "reward": step.reward,
+                    "admissible": step.admissible,
+                }
+                for step in episode.history
+            ],
+        }
+
+    def keep(self, transcripts: Sequence[dict[str, Any]], iteration: int, lane: int) -> None:
+        """Store the transcripts of a lane, in task order."""
+        path = self.folder.transcripts(self.seed, lane)
+        if iteration != self.plan.evaluations[-1]:
+            path = path.with_name(f"iteration-{iteration}-{path.name}")
+        write_transcripts(path, sorted(transcripts, key=lambda entry: str(entry["task"])))

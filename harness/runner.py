@@ -1,0 +1,175 @@
+"""The run: from a plan to a folder of rows. Everything that happens once per run is here; a seed's story is in `cell`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness import registry
+from harness.config import RunConfig, method_digest
+from harness.errors import InputError
+from harness.events import Event, Notice
+from harness.executors.local import execute
+from harness.lock import run_lock
+from harness.manifest import Manifest, plugin_versions, settle
+from harness.plan import Plan, make_plan
+from results.records import EpisodeRow, RowKey
+from results.store import CorruptRow, RunFolder, read_rows, repair_tail
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A piece of work: a whole seed, or one lane of one evaluation of a method that does not learn."""
+
+    seed: int
+    lane: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a run left behind.
+
+    Attributes:
+        run_dir: its folder.
+        rows: rows of the planned seeds, tasks and evaluations.
+        missing: planned episodes without a row.
+        seconds: this call took.
+    """
+
+    run_dir: Path
+    rows: tuple[EpisodeRow, ...]
+    missing: int
+    seconds: float
+
+    @property
+    def episodes(self) -> int:
+        return len(self.rows)
+
+    @property
+    def without_verdict(self) -> int:
+        """Episodes that ended without a verdict, and planned ones that have no row."""
+        return self.missing + sum(not row.status.has_verdict for row in self.rows)
+
+
+@dataclass
+class SeedWork:
+    """What a worker does with a unit; it keeps the plan and the cells it has opened."""
+
+    config: RunConfig
+    seeds: tuple[int, ...]
+    folder: RunFolder
+    finished: frozenset[RowKey]
+    drift: bool
+    _plan: Plan | None = None
+    _cells: dict[int, "Cell"] = field(default_factory=dict)  # noqa: F821 - imported where torch may be
+
+    def __call__(self, unit: Unit, listen: Callable[[Event], None]) -> None:
+        from harness.cell import Cell
+
+        if self._plan is None:
+            self._plan = make_plan(self.config, self.seeds)
+        if unit.seed not in self._cells:
+            self._cells = {
+                unit.seed: Cell(
+                    self._plan, unit.seed, self.folder, finished=self.finished, listen=listen, drift=self.drift
+                )
+            }
+        cell = self._cells[unit.seed]
+        if unit.lane is None:
+            cell.run()
+        else:
+            cell.evaluate(0, unit.lane)
+
+
+def run(
+    plan: Plan,
+    *,
+    out: Path,
+    workers: int,
+    allow_drift: bool = False,
+    listen: Callable[[Event], None] = lambda event: None,
+) -> RunSummary:
+    """Run what of a plan is not stored yet.
+
+    The same command resumes: rows with a verdict stay, everything else is done (again). Added seeds extend the folder.
+
+    Args:
+        plan: what to do.
+        out: store root; the run lives in `<out>/<plan.name>`.
+        workers: processes, each computing with one thread.
+        allow_drift: go on although code or packages differ from the manifest's; the rows are marked.
+        listen: told what happens.
+
+    Raises:
+        InputError: the folder cannot be written, is in use, holds a corrupt row, or was made by another version.
+        RunError, StoreError: the run broke off; finished rows are kept.
+    """
+    started = time.perf_counter()
+    if workers < 1:
+        raise InputError(f"--workers is {workers}; it must be at least 1")
+    folder = RunFolder(out / plan.name)
+    with run_lock(folder.path):
+        drift = settle(folder.manifest, manifest(plan), allow_drift=allow_drift)
+        if notice := repair_tail(folder.rows):
+            listen(Notice(notice))
+        finished = frozenset(row.key for row in stored_rows(folder) if row.status.has_verdict)
+        units = [unit for unit in all_units(plan) if not is_done(plan, unit, finished)]
+        work = SeedWork(plan.config, plan.seeds, folder, finished, drift)
+        execute(units, work, workers=workers, listen=listen)
+        wanted = {key for unit in all_units(plan) for key in unit_keys(plan, unit)}
+        rows = tuple(row for row in stored_rows(folder) if row.key in wanted)
+    return RunSummary(folder.path, rows, len(wanted) - len(rows), time.perf_counter() - started)
+
+
+def manifest(plan: Plan) -> Manifest:
+    """The manifest that this run would write."""
+    config = plan.config
+    return Manifest.make(
+        name=plan.name,
+        digest=plan.digest,
+        config=config.model_dump(mode="json"),
+        method_digest=method_digest(config),
+        env_version=plan.env_version,
+        data_digest=plan.data_digest,
+        task_list=plan.task_list,
+        model_identities=plan.identities,
+        argv=sys.argv,
+        plugins=plugin_versions(env=config.env, method=config.method, models=list(config.models.values())),
+    )
+
+
+def all_units(plan: Plan) -> list[Unit]:
+    """Whole seeds for a method that learns, lanes for one that does not; seeds in the given order."""
+    if plan.evaluations[-1] > 0 or registry.load_method(plan.config.method).stream:
+        return [Unit(seed) for seed in plan.seeds]
+    return [Unit(seed, lane) for seed in plan.seeds for lane in range(len(plan.lanes))]
+
+
+def unit_keys(plan: Plan, unit: Unit) -> list[RowKey]:
+    """Keys of the rows that a unit writes."""
+    from harness.rows import row_key
+
+    tasks = plan.tasks if unit.lane is None else plan.lanes[unit.lane]
+    return [row_key(plan, unit.seed, task, iteration) for iteration in plan.evaluations for task in tasks]
+
+
+def is_done(plan: Plan, unit: Unit, finished: frozenset[RowKey]) -> bool:
+    """Whether every row of a unit is stored with a verdict."""
+    return all(key in finished for key in unit_keys(plan, unit))
+
+
+def stored_rows(folder: RunFolder) -> list[EpisodeRow]:
+    """Rows of a run; none when it has not written any.
+
+    Raises:
+        InputError: a line that is no row; nothing is deleted.
+    """
+    if not folder.rows.is_file():
+        return []
+    try:
+        return read_rows(folder.rows)
+    except CorruptRow as error:
+        raise InputError(f"{error}; nothing was deleted: repair or remove that line, or move the file away") from error

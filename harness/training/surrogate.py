@@ -1,0 +1,57 @@
+"""The loss of an update: clipped surrogate, KL against a reference, entropy bonus; and what of it is reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from harness.model import LossOutput, MicroBatch
+from harness.training.losses import clipped_surrogate, kl, row_means
+
+
+@dataclass(frozen=True, slots=True)
+class SurrogateLoss:
+    """StraTA Eq. 3 and 14, negated: per row the mean over its tokens, rows added with their weights.
+
+    The micro-batch brings `old_logp`, `advantages` and, where kl_beta > 0, `ref_logp`, each [R, T].
+    """
+
+    clip_low: float
+    clip_high: float
+    dual_clip: float | None = None
+    kl_beta: float = 0.0
+    kl_kind: Literal["k1", "k2", "k3"] = "k3"
+    entropy: float = 0.0
+
+    def __call__(self, logp: torch.Tensor, entropies: torch.Tensor, batch: MicroBatch) -> LossOutput:
+        old, advantages, mask = batch.arrays["old_logp"], batch.arrays["advantages"], batch.mask
+        per_token = clipped_surrogate(
+            logp, old, advantages, clip_low=self.clip_low, clip_high=self.clip_high, dual_clip=self.dual_clip
+        )
+        kl_sum = 0.0
+        if self.kl_beta > 0:
+            divergence = kl(logp, batch.arrays["ref_logp"], self.kl_kind)
+            per_token = per_token + self.kl_beta * divergence
+            kl_sum = float((divergence.detach() * mask).sum())
+        if self.entropy > 0:
+            per_token = per_token - self.entropy * entropies
+        loss = (row_means(per_token, mask) * batch.weights.to(per_token.dtype)).sum()
+        return LossOutput(loss, self._report(logp.detach(), entropies.detach(), batch, kl_sum))
+
+    def _report(self, logp: torch.Tensor, entropies: torch.Tensor, batch: MicroBatch, kl_sum: float) -> dict[str, float]:
+        """Sums over the tokens of the micro-batch, and the largest ratio."""
+        mask = batch.mask
+        difference = (logp - batch.arrays["old_logp"]) * mask
+        ratio = difference.exp()
+        positive = batch.arrays["advantages"] > 0
+        clipped = torch.where(positive, ratio > 1 + self.clip_high, ratio < 1 - self.clip_low)
+        report = {
+            "tokens": float(mask.sum()),
+            "entropy": float((entropies * mask).sum()),
+            "ratio": float((ratio * mask).sum()),
+            "ratio_max": float((ratio * mask).max()),
+            "clip_fraction": float((clipped * mask).sum()),
+        }
+        return report | ({"kl": kl_sum} if self.kl_beta > 0 else {})

@@ -1,0 +1,1 @@
+"""StraTA, strategic trajectory abstraction: arXiv 2605.06642."""

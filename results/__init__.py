@@ -1,0 +1,1 @@
+"""Stored results: rows, their statistics, and the numbers that papers print. Knows only `harness.types`."""
