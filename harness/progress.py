@@ -59,7 +59,6 @@ class SeedState:
                 if self.evaluating_since is None:
                     self.evaluating_since, self.played_since = now, self.played
                 self.played += 1
-                self.planned = max(self.planned, self.played)
                 self.judged += event.success is not None
                 self.successes += bool(event.success)
             case Finished():
@@ -76,7 +75,7 @@ class SeedState:
                 return None
             return (self.iterations - self.iteration) * sum(self.recent) / len(self.recent)
         done = self.played - self.played_since
-        if self.evaluating_since is None or not done:
+        if self.evaluating_since is None or not done or not self.planned:
             return None
         return (self.planned - self.played) * (now - self.evaluating_since) / done
 
@@ -89,7 +88,7 @@ class SeedState:
             "" if self.success is None else f"{100 * self.success:.1f}%",
             "" if self.reward is None else f"{self.reward:.3f}",
             "" if self.tokens_per_second is None else f"{self.tokens_per_second:,.0f}",
-            f"{self.played}/{self.planned}" if self.planned else "",
+            f"{self.played}/{self.planned}" if self.planned else str(self.played) if self.played else "",
             f"{100 * self.successes / self.judged:.1f}%" if self.judged else "",
             "done" if self.finished else "" if left is None else _clock(left),
         )
@@ -138,12 +137,12 @@ class Progress:
             return
         now = self._clock()
         state = self.seeds.setdefault(event.seed, SeedState(event.seed))
-        first = event.seed not in self.seeds or state.told == float("-inf")
+        first = state.told == float("-inf")
         state.take(event, now)
         if self._live is not None:
             state.told = now
             return
-        ends = isinstance(event, Finished) or (state.planned and state.played == state.planned)
+        ends = isinstance(event, Finished)
         if first or ends or now - state.told >= self._interval:
             state.told = now
             self._say(_line(state, now))
@@ -171,11 +170,11 @@ def _line(state: SeedState, now: float) -> str:
         success and f"success {success}",
         reward and f"reward {reward}",
         speed and f"{speed} tokens/s",
-        state.played and f"evaluated {evaluated}",
+        evaluated and f"evaluated {evaluated}",
         solved and f"success {solved}",
         left and (left if state.finished else f"{left} left"),
     ]
-    return f"seed {seed}: {', '.join(str(part) for part in parts if part) or 'started'}"
+    return f"seed {seed}: {', '.join(part for part in parts if part) or 'started'}"
 
 
 def _clock(seconds: float) -> str:

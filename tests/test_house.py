@@ -13,6 +13,8 @@ PACKAGES = ("harness", "methods", "baselines", "envs", "results", "reports")
 LONGEST = 400
 HEAVY = ("torch", "transformers", "pandas", "scipy", "matplotlib", "duckdb", "pyarrow", "numpy", "pydantic")
 
+PICKLES_ITS_OWN = "harness.conformance.env"
+"""Checks that tasks survive a process boundary, by pickling what it has made itself."""
 UNPICKLERS = {"pickle", "marshal", "shelve", "dill", "joblib"}
 
 CONTRACTS = {"env", "model", "experience", "episode", "batching", "arena", "method", "seeding", "errors", "prompts"}
@@ -152,7 +154,12 @@ def offences(code: ast.Module) -> Iterator[str]:
 
 
 def test_no_foreign_code_no_global_state_no_swallowed_errors():
-    found = [f"{modules()[name].relative_to(ROOT)} {offence}" for name in modules() for offence in offences(tree(name))]
+    found = [
+        f"{name} {offence}"
+        for name in modules()
+        for offence in offences(tree(name))
+        if not (name == PICKLES_ITS_OWN and "imports pickle" in offence)
+    ]
     assert not found, "\n".join(found)
 
 

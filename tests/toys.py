@@ -43,7 +43,7 @@ class ToyEnv(Env):
         horizon=7,
         columns=("score", "success"),
         counts={"train": 15, "validation": 8, "test": 7},
-        subsets={"near": 3, "far": 4},
+        subsets={"near": 4, "far": 3},
         views=("full", "compact"),
         actions="left, right or stop",
         description="A corridor of cells. Walk to the goal and stop there.",

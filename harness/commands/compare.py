@@ -33,7 +33,10 @@ def compare(
     ] = False,
     out: opt.Out = opt.DEFAULT_OUT,
 ) -> None:
-    """Print difference, interval, p, Holm's p, design, tasks, seeds and discordant pairs of a minus b."""
+    """Compare two stored runs.
+
+    Prints difference (a - b), interval, p, Holm's p, design, test, tasks, seeds and discordant pairs.
+    """
     from harness.commands.find import find_run
     from harness.commands.summary import METRICS
     from harness.errors import InputError, unknown

@@ -20,7 +20,10 @@ def list_names(
     method: Annotated[str | None, typer.Option("--method", help="whose options to list; the run's by default")] = None,
     out: opt.Out = opt.DEFAULT_OUT,
 ) -> None:
-    """List methods, environments, models, presets, options of a run or a method, stored runs, or tables."""
+    """List what there is.
+
+    Methods, environments, models, presets, options of a run or a method, stored runs, tables.
+    """
     from harness.commands.printing import console
     from harness.errors import unknown
 

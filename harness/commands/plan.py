@@ -30,7 +30,10 @@ def plan(
     preset: opt.Presets = None,
     config: opt.ConfigFile = None,
 ) -> None:
-    """Print the plan of a run; of an environment without code, its specification."""
+    """Print what a run would do.
+
+    For an environment that is known by its specification only, print that.
+    """
     from harness import registry
     from harness.config import parse_seeds
     from harness.plan import make_plan

@@ -41,7 +41,10 @@ def run(
     config: opt.ConfigFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print configuration and plan, and stop")] = False,
 ) -> None:
-    """Train (where the method learns) and evaluate a method; the same command resumes, added seeds extend."""
+    """Train and evaluate a method.
+
+    The same command resumes an interrupted run; added seeds extend it.
+    """
     from harness.commands.plan import print_config, print_plan
     from harness.config import parse_seeds
     from harness.plan import make_plan

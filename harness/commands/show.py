@@ -24,7 +24,10 @@ def show(
     env: Annotated[str | None, typer.Option("--env", help="environment, where a method has runs on several")] = None,
     out: opt.Out = opt.DEFAULT_OUT,
 ) -> None:
-    """Print what is stored of a run: configuration, results, learning curves, how its episodes ended, tokens."""
+    """Print what is stored of a run.
+
+    Configuration, results, how the episodes ended, tokens, learning curves.
+    """
     from harness.commands.find import find_run
     from harness.commands.printing import console, duration
     from harness.commands.summary import seed_table, summarise

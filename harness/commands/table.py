@@ -31,7 +31,10 @@ def table(
     ] = False,
     out: opt.Out = opt.DEFAULT_OUT,
 ) -> None:
-    """Print a table of a paper: what was measured here, what was published, and what may be said of the difference."""
+    """Print a table of a paper.
+
+    What was measured here, what was published, and what may be said of the difference.
+    """
     from harness.errors import InputError
     from reports.render import render
     from reports.spec import load_spec

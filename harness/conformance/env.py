@@ -21,7 +21,7 @@ from harness.env import Env, EnvSpec
 from harness.episode import Episode
 from harness.model import Kit, Sampling
 from harness.seeding import python_random
-from harness.types import SPLITS, Observation, Split, Status, StepInfo, StepResult, StopReason, Task, View
+from harness.types import SPLITS, Observation, Split, Status, StepInfo, StepResult, StopReason, Task, Trajectory, Verdict, View
 
 _NONSENSE = "no such action, 0?!"
 _LONGEST = 30
@@ -296,7 +296,8 @@ def _horizon(context: EnvContext) -> None:
         require(not trajectory.success, f"task {task.id!r} counts as solved by doing nothing")
 
 
-async def _refused(episode: Episode):  # type: ignore[no-untyped-def]  # Trajectory; closed over by the check above
+async def _refused(episode: Episode) -> Trajectory:
+    """Half of the replies malformed, the other half refused by the world."""
     while not episode.over:
         await episode.step(_NONSENSE if episode.steps % 2 else None)
     return await episode.close()
@@ -310,11 +311,10 @@ def _gold(context: EnvContext) -> None:
             if actions is None:
                 continue
             require(len(actions) <= context.spec.horizon, f"the solution of {task.id!r} takes {len(actions)} steps")
-            ends = [step for step in _play(env, task, actions, context.seed)[1:-1] if isinstance(step, StepResult)]
-            verdict = env.verdict()
+            steps, verdict = _played(env, task, actions, context.seed)
             require(verdict.status is Status.OK, f"the solution of {task.id!r} ends with status {verdict.status}")
             require(verdict.success is True and verdict.score == 1.0, f"the solution of {task.id!r} is worth {verdict}")
-            require(not any(step.terminated for step in ends[:-1]), f"the solution of {task.id!r} ends before its last action")
+            require(len(steps) == len(actions), f"the solution of {task.id!r} ends before its last action")
             solved += 1
     if not solved:
         raise Skipped("the environment knows no solutions: its grader is not tested on a right answer")
@@ -327,8 +327,7 @@ def _wrong(context: EnvContext) -> None:
             actions = env.wrong(task)
             if actions is None:
                 continue
-            _play(env, task, actions, context.seed)
-            verdict = env.verdict()
+            _, verdict = _played(env, task, actions, context.seed)
             require(verdict.success is False, f"the wrong answer to {task.id!r} counts as a success")
             require(verdict.score is not None and verdict.score < 1, f"the wrong answer to {task.id!r} scores {verdict.score}")
             failed += 1
@@ -338,13 +337,12 @@ def _wrong(context: EnvContext) -> None:
 
 def _score_range(context: EnvContext) -> None:
     for task in context.played:
-        with context.open() as env:
-            env.reset(task, seed=context.seed)
-            verdict = env.verdict()
-            require(verdict.success is not True, f"task {task.id!r} is solved before its first step")
-            _play(env, task, context.walk(task), context.seed)
-            for one in (verdict, env.verdict()):
-                require(one.score is None or 0 <= one.score <= 1, f"task {task.id!r} has score {one.score}, not in [0, 1]")
+        for actions in ((), context.walk(task)):
+            with context.open() as env:
+                _, verdict = _played(env, task, actions, context.seed)
+            in_range = verdict.score is None or 0 <= verdict.score <= 1
+            require(in_range, f"task {task.id!r} has score {verdict.score}, not in [0, 1]")
+            require(bool(actions) or not verdict.success, f"task {task.id!r} is solved before its first step")
 
 
 def _close(context: EnvContext) -> None:
@@ -360,6 +358,11 @@ def _close(context: EnvContext) -> None:
 def _needs_determinism(context: EnvContext) -> None:
     if not context.spec.deterministic:
         raise Skipped("the spec says that it is not deterministic")
+
+
+def _played(env: Env, task: Task, actions: Sequence[str], seed: int) -> tuple[list[StepResult], Verdict]:
+    env.reset(task, seed=seed)
+    return list(_steps_of(env, actions)), env.verdict()
 
 
 def _play(env: Env, task: Task, actions: Sequence[str], seed: int) -> list[object]:

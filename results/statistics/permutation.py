@@ -13,7 +13,7 @@ from results.statistics.differences import Array
 EXACT_CLUSTERS = 20
 """Sign patterns of up to this many clusters with a difference are enumerated: 2^20."""
 
-_RELATIVE_TOLERANCE = 0
+_RELATIVE_TOLERANCE = 1e-12
 _BLOCK_CELLS = 2**21
 
 

@@ -12,6 +12,7 @@ import torch
 
 from harness.model import Message, Prompt, Request, Sampling, TrainingRow, UnsupportedOption
 from harness.models.transformers import TransformersModel
+from harness.training.packing import FREE_PADDING
 from tests.models.tiny import LETTERS, prompts, requests, tiny
 
 
@@ -153,12 +154,14 @@ def test_nothing_is_computed_for_a_row_that_has_ended() -> None:
     assert model.counters.decode_computed == model.counters.decode_used == sum(lengths) - len(lengths)
 
 
-def test_prompts_of_very_different_lengths_go_in_separate_passes() -> None:
+@pytest.mark.parametrize(("share", "most"), [(0.0, FREE_PADDING), (1.0, 4000)])
+def test_padding_is_bounded(share: float, most: int) -> None:
+    """A hundred prompts of 2 tokens beside a hundred of 40: in one pass almost half of it would be padding."""
     model = tiny()
-    model.max_padding = 0.0
-    batch = requests(prompts(100, low=2, high=3) + prompts(100, low=40, high=41))
-    model.generate(batch)
-    assert model.counters.prefill_computed == model.counters.prefill_used == 100 * 2 + 100 * 40
+    model.max_padding = share
+    model.generate(requests(prompts(100, low=2, high=3) + prompts(100, low=40, high=41), max_tokens=1))
+    padding = model.counters.prefill_computed - 100 * 2 - 100 * 40
+    assert most - 50 < padding + 38 * (model.counters.prefill_used - 4200) <= most
 
 
 def test_the_ids_trained_on_are_the_ids_sampled() -> None:

@@ -49,7 +49,7 @@ def test_log_probabilities_equal_a_plain_forward_pass() -> None:
     for row, values in zip(sampled_rows(model, 5), model.logprobs(sampled_rows(model, 5), temperature=0.7), strict=True):
         logits = model.network(input_ids=torch.tensor([row.prompt_ids + row.ids])).logits[0]
         table = torch.log_softmax(logits / 0.7, dim=-1)
-        expected = [float(table[len(row.prompt_ids) - 1 + t, token]) for t, token in enumerate(row.ids)]
+        expected = [table[len(row.prompt_ids) - 1 + t, token].item() for t, token in enumerate(row.ids)]
         assert np.allclose(values, expected, atol=1e-5)
 
 

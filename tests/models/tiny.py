@@ -12,6 +12,8 @@ from harness.models.mini import MiniConfig, MiniModel, WordTokenizer
 from harness.seeding import generator
 from harness.training.losses import row_means
 
+torch.set_num_threads(1)  # as the harness's workers compute; two threads on a busy machine wait for each other
+
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 SHAPE = MiniConfig(hidden=16, layers=2, heads=2, kv_heads=1, ff=16, max_positions=64)
 

@@ -32,7 +32,9 @@ def test_goal():
     assert compact.goal_text(replace(GOAL, price_upper=1_000_000, instruction="find me a mug")) == "goal mug"
 
 
-@pytest.mark.parametrize(("dollars", "token"), [(0.5, "p10"), (10, "p10"), (10.01, "p20"), (27.5, "p30"), (990, "p990")])
+@pytest.mark.parametrize(
+    ("dollars", "token"), [(0.5, "p10"), (10, "p10"), (10.01, "p20"), (27.5, "p30"), (990, "p990")]
+)
 def test_prices_are_binned_so_that_limits_are_kept_exactly(dollars, token):
     assert compact.price_token(dollars) == token
 

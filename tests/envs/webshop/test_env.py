@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -128,8 +129,6 @@ def test_a_finished_episode_and_one_not_begun_take_no_action(env):
 
 
 def test_foreign_tasks_are_refused(env):
-    from dataclasses import replace
-
     with pytest.raises(ValueError, match="no WebShop goal"):
         env.reset(replace(env.tasks("test")[0], payload=None), seed=0)
 
@@ -174,8 +173,8 @@ def official(tmp_path, monkeypatch):
         {
             "asin": f"B{number:09d}", "name": f"Norvik Shirt No. {number}, Soft", "full_description": "A shirt.",
             "small_description": ["soft"], "pricing": "$12.50", "images": ["x.jpg"], "category": "fashion",
-            "product_category": "Clothing › Shirts", "query": "soft shirt", "product_information": {}, "brand": "Norvik",
-            "customization_options": {"Size": [{"value": "X-Large/Wide", "image": None}, {"value": "Small", "image": None}]},
+            "product_category": "Clothing › Shirts", "query": "soft shirt", "product_information": {},
+            "customization_options": {"Size": [{"value": value, "image": None} for value in ("X-Large/Wide", "Small")]},
         }
         for number in range(40)
     ]  # fmt: skip
