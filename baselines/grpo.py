@@ -19,7 +19,7 @@ from harness.experience import Experience
 from harness.method import MethodConfig
 from harness.prompts import parse_action
 from harness.training.advantages import group_normalize
-from harness.training.policy_gradient import PolicyGradient, PolicyGradientConfig
+from harness.training.policy_gradient import Aggregation, PolicyGradient, PolicyGradientConfig
 from harness.types import Task, Trajectory, View
 
 
@@ -32,12 +32,12 @@ class GRPO(PolicyGradient):
     class Config(PolicyGradientConfig):
         """Options of GRPO."""
 
-        rollouts: int = Field(32, ge=2, description="G, trajectories per task; StraTA's N x M, so that budgets are equal")
+        rollouts: int = Field(32, ge=2, description="G, trajectories per task; StraTA's N x M: budgets are equal")
         statistics: Literal["trajectory", "row"] = Field(
             "trajectory",
             description="what mean and std run over: the group's trajectories (Eq. 2), or its rows (verl-agent)",
         )
-        aggregation: str = Field("trajectory-mean", description="Eq. 4: mean over trajectories of the mean over steps")
+        aggregation: Aggregation = Field("trajectory-mean", description="Eq. 4: trajectories of means over steps")
 
     config: Config
 

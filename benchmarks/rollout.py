@@ -3,11 +3,7 @@
     python -m benchmarks.rollout --model mini --episodes 64 --tasks 8 --threads 1 --repeats 3 --seed 0
 
 Both loops play the same tasks with the same weights, prompts, environments, sampling options and number of threads,
-and take turns in one process. The lock-step loop is the one of verl-agent (`TrajectoryCollector.vanilla_multi_turn_loop`):
-every step generates for all episodes in one batch, the finished ones included, until the last has ended. Prompts are
-padded on the left. verl-agent pads to a fixed `max_prompt_length`; here it is the longest prompt of the batch, which
-is kinder to it. It has a key-value cache, stops as soon as every row has ended, and neither encodes nor decodes again
-what finished episodes say. It is not asked for log-probabilities; the harness's loop records them.
+and take turns in one process. What the lock-step loop is and how it pads stands in `benchmarks.lock_step`.
 
 Tokens are counted as they go through the network, padding and finished rows included (computed), and as they belong to
 a trajectory (used). A prompt that several requests share is used by each and computed once, so that the harness's
@@ -26,8 +22,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import GenerationConfig
 
+from benchmarks.lock_step import LockStep
 from harness import registry
 from harness.arena import Arena, World
 from harness.batching import Lane
@@ -36,11 +32,9 @@ from harness.env import Env
 from harness.episode import Episode
 from harness.method import Method
 from harness.model import Kit, Model, Request, Sampling, UnsupportedOption
-from harness.models.decoding import Counters, left_padded
+from harness.models.decoding import Counters
 from harness.models.embedders import get_embedder
-from harness.models.loading import stop_ids
 from harness.models.transformers import TransformersModel
-from harness.prompts import parse_action
 from harness.seeding import derive, generator
 from harness.types import Completion, Task, Trajectory, Usage
 
@@ -144,7 +138,7 @@ def play_harness(setting: Setting, repeat: int) -> Played:
 def play_lock_step(setting: Setting, repeat: int) -> Played:
     """The lock-step loop, with torch's generator seeded and put back afterwards."""
     device = setting.model.device
-    peer = LockStep(setting)
+    peer = LockStep(setting.model, setting.method.prompts.act, setting.sampling)  # type: ignore[attr-defined]
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(derive(setting.seed, "lock-step", repeat))
         started, cpu = time.perf_counter(), time.process_time()
@@ -152,61 +146,6 @@ def play_lock_step(setting: Setting, repeat: int) -> Played:
             trajectories = lane.run(peer.play(setting.episodes(world, repeat)))
         seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
     return Played(trajectories, peer.tokens, peer.replies, peer.response_tokens, seconds, cpu_seconds)
-
-
-class LockStep:
-    """All episodes in one padded batch, step by step, until the last one ends."""
-
-    def __init__(self, setting: Setting) -> None:
-        self.model, self.sampling = setting.model, setting.sampling
-        self.prompts: Any = setting.method.prompts  # type: ignore[attr-defined]
-        self.tokens, self.replies, self.response_tokens = Counters(), 0, 0
-        stops = stop_ids(self.model.network, self.model.tokenizer)
-        self._stops = torch.tensor(stops, device=self.model.device)
-        # Named in full: what is left out is filled up from the weights' own generation settings.
-        self._generation = GenerationConfig(
-            do_sample=self.sampling.temperature > 0,
-            temperature=self.sampling.temperature or 1.0,
-            top_p=self.sampling.top_p,
-            top_k=self.sampling.top_k,
-            repetition_penalty=1.0,
-            max_new_tokens=self.sampling.max_tokens,
-            eos_token_id=stops,
-            pad_token_id=0,
-        )
-
-    async def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
-        """Play all episodes to their end."""
-        prompts: list[Sequence[int]] = [()] * len(episodes)
-        while live := [i for i, episode in enumerate(episodes) if not episode.over]:
-            for i in live:
-                prompts[i] = self.model.encode(self.prompts.act(episodes[i]))
-            for i, reply in zip(live, self._replies(prompts, live), strict=True):
-                await episodes[i].step(parse_action(reply))
-        return [await episode.close() for episode in episodes]
-
-    @torch.inference_mode()
-    def _replies(self, prompts: Sequence[Sequence[int]], live: Sequence[int]) -> list[str]:
-        """Generate for all rows; texts of the live ones."""
-        ids, mask, _ = left_padded(prompts, self.model.device)
-        width = ids.shape[1]
-        output = self.model.network.generate(
-            input_ids=ids, attention_mask=mask, generation_config=self._generation
-        )[:, width:]
-        stopped = torch.isin(output, self._stops)
-        # The first stop token counts as sampled; rows without one were cut at the limit.
-        bodies = torch.where(stopped.any(dim=1), stopped.int().argmax(dim=1), output.shape[1])[live].tolist()
-        lengths = [min(body + 1, output.shape[1]) for body in bodies]
-        self.tokens.prefill_computed += ids.numel()
-        self.tokens.prefill_used += sum(len(prompts[i]) for i in live)
-        self.tokens.decode_computed += len(prompts) * (output.shape[1] - 1)
-        self.tokens.decode_used += sum(lengths) - len(live)
-        self.replies += len(live)
-        self.response_tokens += sum(lengths)
-        return [
-            self.model.tokenizer.decode(row[:body], skip_special_tokens=True)
-            for row, body in zip(output[live].tolist(), bodies, strict=True)
-        ]
 
 
 # -- StraTA's exploration ---------------------------------------------------------------------------------------
@@ -303,7 +242,7 @@ def table(pairs: Sequence[tuple[Played, Played]]) -> str:
     row("success", lambda played: played.success, ".3f")
     difference, error = success_difference(pairs)
     verdict = "the same within two standard errors" if abs(difference) <= 2 * error else "NOT the same"
-    lines.append(f"success, all repeats: harness - lock-step = {difference:+.3f}, standard error {error:.3f}: {verdict}")
+    lines.append(f"success over all repeats: difference {difference:+.3f}, standard error {error:.3f}: {verdict}")
     return "\n".join(lines)
 
 
@@ -375,7 +314,7 @@ def open_setting(method: str, model: TransformersModel, name: str, *, tasks: int
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print both sections."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rollout", description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="mini", help="mini, mini:FOLDER or transformers:ID (default: the shipped policy)")
+    parser.add_argument("--model", default="mini", help="mini (the shipped policy), mini:FOLDER or transformers:ID")
     parser.add_argument("--episodes", type=int, default=64, help="episodes at once, a multiple of --tasks (64)")
     parser.add_argument("--tasks", type=int, default=8, help="different tasks among them (8)")
     parser.add_argument("--threads", type=int, default=1, help="torch threads of both loops (1)")
@@ -399,9 +338,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     sampling = setting.sampling
     print(
-        f"{args.model} ({sum(p.numel() for p in model.network.parameters()):,} parameters) on {ENV}, view "
-        f"{setting.method.view}: {args.episodes} episodes of {args.tasks} tasks, horizon {setting.method.spec.horizon}, "
-        f"temperature {sampling.temperature:g}, at most {sampling.max_tokens} tokens a reply, {args.threads} thread(s), "
+        f"{args.model} ({sum(p.numel() for p in model.network.parameters()):,} parameters) on {ENV}, "
+        f"view {setting.method.view}: {args.episodes} episodes of {args.tasks} tasks, "
+        f"horizon {setting.method.spec.horizon}, temperature {sampling.temperature:g}, "
+        f"at most {sampling.max_tokens} tokens a reply, {args.threads} thread(s), "
         f"seed {args.seed}, {args.repeats} repeats (medians)\n"
         "lock-step: left padding to the longest prompt of the batch; finished episodes keep generating\n"
     )

@@ -1,3 +1,3 @@
-"""abstraction-bench: a harness and reproduction suite for abstraction in LLM agents. Start reading in `harness.types`."""
+"""abstraction-bench: a harness and reproduction suite for abstraction in LLM agents. Start with `harness.types`."""
 
 __version__ = "0.1.0"

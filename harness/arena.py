@@ -77,6 +77,7 @@ class Arena:
         self.sampling = sampling
         self._world, self._validate = world, validate
         self._asked: Counter[Key] = Counter()
+        self._opened: Counter[Key] = Counter()
 
     @property
     def group(self) -> Key:
@@ -88,6 +89,8 @@ class Arena:
     ) -> list[Episode]:
         """Open n episodes of a task: one environment seed, so that they start in one state; own sampling seeds.
 
+        Further episodes of the same task and branch go on counting: they are other rollouts, not the same ones again.
+
         Args:
             task: a train or validation task, or one that the method proposed.
             n: how many.
@@ -95,7 +98,9 @@ class Arena:
             branch: (strategy index,) for rollouts under a strategy.
         """
         strategy = branch[0] if branch else -1
-        return [self._episode(task, strategy, rollout, horizon) for rollout in range(n)]
+        first = self._opened[task.id, strategy]
+        self._opened[task.id, strategy] += n
+        return [self._episode(task, strategy, rollout, horizon) for rollout in range(first, first + n)]
 
     async def gather(self, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         """Run coroutines side by side; results in input order.

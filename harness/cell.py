@@ -5,11 +5,12 @@
 
 A cell can be stopped at any moment. Going on, it restores the last checkpoint, cuts the curve back to it, and reruns
 lanes of which a row is missing; since everything is a function of (configuration, seed, iteration), the rows come out
-as if nothing had happened.
+as if nothing had happened. The checkpoint of an evaluation is kept until each of its episodes has a verdict.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -22,6 +23,7 @@ from harness.batching import Lane
 from harness.checkpoint import SeedFolder
 from harness.env import Env, InfraError
 from harness.episode import Episode, EpisodeFailed
+from harness.errors import InputError
 from harness.events import Event, Finished, IterationDone, Started
 from harness.experience import Experience
 from harness.method import Method
@@ -32,6 +34,9 @@ from harness.seeding import generator
 from harness.types import Status, Task, Trajectory
 from results.records import RowKey
 from results.store import RunFolder
+
+Validate = Callable[[Sequence[Task] | None], Coroutine[Any, Any, list[Trajectory]]]
+"""What `arena.validation` calls."""
 
 
 def open_kit(plan: Plan, method: type[Method]) -> Kit:
@@ -86,17 +91,18 @@ class Cell:
         self.seed_folder = SeedFolder(folder.checkpoints / f"seed-{seed}")
         self.recorder = Recorder(plan, seed, folder, self.kit, self.method, listen=listen, drift=drift)
         self._train_tasks: Sequence[Task] | None = None
+        self._unsettled = {n for n in plan.evaluations if any(self.missing(n, i) for i in range(len(plan.lanes)))}
 
     def run(self) -> None:
         """Train from the last checkpoint on, evaluating where planned."""
         method, evaluations = self.method, self.plan.evaluations
-        iteration = self.seed_folder.restore(method)
         missing = sum(len(self.missing(n, lane)) for n in evaluations for lane in range(len(self.plan.lanes)))
-        self.listen(Started(self.seed, iteration, method.iterations, missing))
+        self.listen(Started(self.seed, self.seed_folder.latest(), method.iterations, missing))
+        self.catch_up()
+        iteration = self.seed_folder.restore(method)
         while True:
             if iteration in evaluations:
-                for lane in range(len(self.plan.lanes)):
-                    self.evaluate(iteration, lane)
+                self.evaluate_all(iteration)
             if iteration >= method.iterations:
                 break
             iteration += 1
@@ -105,9 +111,17 @@ class Cell:
             seconds = time.perf_counter() - started
             self.seed_folder.append(iteration, metrics, seconds)
             if iteration % self.config.checkpoint_every == 0 or iteration in evaluations:
-                self.seed_folder.save(method, iteration)
+                self.seed_folder.save(method, iteration, keep=self._unsettled)
             self.listen(IterationDone(self.seed, iteration, method.iterations, metrics, seconds))
         self.listen(Finished(self.seed))
+
+    def catch_up(self) -> None:
+        """Evaluate earlier iterations again whose episodes have no verdict yet, as infrastructure may leave them."""
+        for iteration in sorted(self._unsettled):
+            if iteration < self.seed_folder.latest():
+                if iteration > 0:  # 0 is the method as it was just made
+                    self.seed_folder.load(self.method, iteration)
+                self.evaluate_all(iteration)
 
     # -- training -----------------------------------------------------------------------------------------------
 
@@ -115,9 +129,10 @@ class Cell:
         """One round of explore and learn; returns its metrics."""
         method, tally = self.method, Tally()
         started = time.perf_counter()
-        with self.lane() as (lane, world):
+        with self.lane(tally) as (_, world):
             lead = self.arena(world, "train", iteration, -1)
-            tasks = method.propose(lead, iteration) or self.draw(iteration)
+            proposed = method.propose(lead, iteration)
+        tasks = self.draw(iteration) if proposed is None else proposed
         per_lane = max(1, self.config.lane // method.rollouts_per_task)
         experiences: list[Experience] = []
         for start in range(0, len(tasks), per_lane):
@@ -126,14 +141,14 @@ class Cell:
                     (task, self.arena(world, "train", iteration, slot))
                     for slot, task in enumerate(tasks[start : start + per_lane], start=start)
                 ]
-                experiences += lane.run(_all([method.explore(task, arena) for task, arena in arenas]))
-        explored = time.perf_counter()
-        with self.lane() as (lane, world):
+                experiences += lane.run(_all([self.explore(task, arena, tally) for task, arena in arenas]))
+        explored, rollouts = time.perf_counter(), tally.episodes
+        with self.lane(tally) as (lane, world):
             arena = self.arena(world, "train", iteration, -1, validate=self.validator(world, iteration))
             metrics = dict(lane.run(_returning(method.learn(experiences, arena, iteration))))
         return metrics | {
             "failed_rollouts": float(sum(tally.failed.values())),
-            "rollouts": float(tally.episodes),
+            "rollouts": float(rollouts),
             "tokens_in": float(tally.usage.tokens_in),
             "tokens_out": float(tally.usage.tokens_out),
             "tokens_cached": float(tally.usage.tokens_cached),
@@ -141,12 +156,31 @@ class Cell:
             "learn_seconds": time.perf_counter() - explored,
         }
 
+    async def explore(self, task: Task, arena: Arena, tally: Tally) -> Experience:
+        """What a method makes of one task; nothing where infrastructure left it none, which is counted."""
+        try:
+            return await self.method.explore(task, arena)
+        except EpisodeFailed as failure:
+            tally.failed[str(failure.status)] += 1
+        except InfraError:
+            tally.failed[str(Status.INFRA_ERROR)] += 1
+        return Experience(dropped=1)
+
     def draw(self, iteration: int) -> list[Task]:
-        """Train tasks of an iteration: the next of a permutation seeded by the run, the same for all methods."""
+        """Train tasks of an iteration: the next of a permutation seeded by the run, the same for all methods.
+
+        Raises:
+            InputError: the environment has none.
+        """
         if self._train_tasks is None:
             env = open_env(self.config)
             self._train_tasks = env.tasks("train")
             env.close()
+        if not self._train_tasks:
+            raise InputError(
+                f'method "{self.config.method}" trains, and "{self.config.env}" has no train tasks; '
+                "choose another environment, or a method without training (vanilla)"
+            )
         tasks, n = self._train_tasks, self.method.tasks_per_iteration
         drawn: list[Task] = []
         for place in range((iteration - 1) * n, iteration * n):
@@ -161,8 +195,8 @@ class Cell:
             sampling=self.method.sampling("train" if phase == "train" else "eval"), validate=validate,
         )  # fmt: skip
 
-    def validator(self, world: World, iteration: int) -> Callable[[Sequence[Task] | None], Coroutine[Any, Any, list[Trajectory]]]:
-        """What `arena.validation` calls: validation tasks solved as at evaluation."""
+    def validator(self, world: World, iteration: int) -> Validate:
+        """Validation tasks solved as at evaluation."""
 
         async def validate(tasks: Sequence[Task] | None) -> list[Trajectory]:
             if tasks is None:
@@ -171,11 +205,10 @@ class Cell:
                 env.close()
             solved: list[Trajectory] = []
             for start in range(0, len(tasks), self.config.lane):
-                arenas = [
-                    (task, self.arena(world, "validation", iteration, 0)) for task in tasks[start : start + self.config.lane]
-                ]
-                episodes = [arena.episodes(task, 1)[0] for task, arena in arenas]
-                solved += await arenas[0][1].gather(self.method.solve(episode) for episode in episodes)
+                chunk = tasks[start : start + self.config.lane]
+                arenas = [self.arena(world, "validation", iteration, 0) for _ in chunk]
+                episodes = [arena.episodes(task, 1)[0] for task, arena in zip(chunk, arenas, strict=True)]
+                solved += await arenas[0].gather(self.method.solve(episode) for episode in episodes)
             return solved
 
         return validate
@@ -184,24 +217,35 @@ class Cell:
 
     def missing(self, iteration: int, lane: int) -> list[Task]:
         """Tasks of a lane without a stored verdict."""
-        return [task for task in self.plan.lanes[lane] if row_key(self.plan, self.seed, task, iteration) not in self.finished]
+        tasks = self.plan.lanes[lane]
+        return [task for task in tasks if row_key(self.plan, self.seed, task, iteration) not in self.finished]
 
-    def evaluate(self, iteration: int, lane_index: int) -> None:
+    def evaluate_all(self, iteration: int) -> None:
+        """Solve what is missing of all lanes."""
+        if all([self.evaluate(iteration, lane) for lane in range(len(self.plan.lanes))]):
+            self._unsettled.discard(iteration)
+
+    def evaluate(self, iteration: int, lane_index: int) -> bool:
         """Solve the tasks of a lane. A lane of which a row is missing is rerun whole, since its batches are one thing;
         rows that are there already are not written again.
 
         Episodes of a model that is not deterministic share no batches, so only what is missing is played.
+
+        Returns:
+            Whether every episode of the lane has a verdict now.
         """
         missing = self.missing(iteration, lane_index)
         if not missing:
-            return
+            return True
         tasks = list(self.plan.lanes[lane_index]) if self.kit.policy.deterministic else missing
         wanted = {task.id for task in missing}
         transcripts: list[dict[str, Any]] = []
+        verdicts = 0
         with self.lane() as (lane, world):
             episodes = [self.arena(world, "eval", iteration, 0).episodes(task, 1)[0] for task in tasks]
 
             async def play(episode: Episode) -> None:
+                nonlocal verdicts
                 started = time.perf_counter()
                 try:
                     outcome: Trajectory | EpisodeFailed = await self.method.solve(episode)
@@ -214,11 +258,13 @@ class Cell:
                 seconds = time.perf_counter() - started
                 if episode.task.id in wanted:
                     self.recorder.write(episode, outcome, iteration, seconds)
+                    verdicts += isinstance(outcome, Trajectory)
                 transcripts.append(self.recorder.transcript(episode, outcome))
 
             lane.run(_all([play(episode) for episode in episodes]))
         if self.config.transcripts:
             self.recorder.keep(transcripts, iteration, lane_index)
+        return verdicts == len(missing)
 
     # -- worlds -------------------------------------------------------------------------------------------------
 
@@ -231,9 +277,7 @@ class Cell:
         if spec.offload or spec.thread == "own":
             # one thread for environments that must not change threads or that share one resource
             executor = ThreadPoolExecutor(1 if spec.thread == "own" or spec.resource else 8)
-        world = World(
-            spec, self._open_env, lane, self.kit, self.seed, executor, tally or Tally()
-        )
+        world = World(spec, self._open_env, lane, self.kit, self.seed, executor, tally or Tally())
         try:
             yield lane, world
         finally:
@@ -246,11 +290,12 @@ class Cell:
 
 
 async def _all(coroutines: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """Run coroutines side by side; the first fault of the program ends the others."""
-    import asyncio
-
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(coroutine) for coroutine in coroutines]
+    """Run coroutines side by side; the first fault of the program ends the others and is what is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from errors  # whoever tells the user knows a full disk, not a group of errors
     return [task.result() for task in tasks]
 
 

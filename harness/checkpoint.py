@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness.errors import InputError
+from harness.errors import InputError, RunError
 from harness.method import Method
 
 
@@ -40,39 +41,65 @@ class SeedFolder:
         """
         iteration = self.latest()
         if iteration:
-            folder = self.path / f"iteration-{iteration}"
-            try:
-                method.load(folder)
-            except (OSError, ValueError, KeyError, RuntimeError) as error:
-                raise InputError(
-                    f"the checkpoint {folder} cannot be read ({error}); delete {self.path} to train this seed anew"
-                ) from error
+            self.load(method, iteration)
         if self.curve.is_file():
             kept = [line for line in read_curve(self.curve) if line["iteration"] <= iteration]
             _replace(self.curve, "".join(json.dumps(line) + "\n" for line in kept))
         return iteration
 
-    def save(self, method: Method, iteration: int) -> None:
-        """Write a checkpoint: a folder of its own, renamed when it is complete, then the pointer; older ones go."""
+    def load(self, method: Method, iteration: int) -> None:
+        """Load the checkpoint of an iteration into a method.
+
+        Raises:
+            InputError: the checkpoint is damaged.
+        """
+        folder = self.path / f"iteration-{iteration}"
+        try:
+            method.load(folder)
+        except Exception as error:  # safetensors, torch and JSON each have errors of their own
+            raise InputError(
+                f"the checkpoint {folder} cannot be read ({error}); delete {self.path} to train this seed anew"
+            ) from error
+
+    def save(self, method: Method, iteration: int, *, keep: Collection[int] = ()) -> None:
+        """Write a checkpoint: a folder of its own, renamed when it is complete, then the pointer; older ones go.
+
+        Args:
+            method: what is saved.
+            iteration: after which.
+            keep: older iterations whose checkpoints stay.
+
+        Raises:
+            RunError: the disk is full or refused it; the last checkpoint is as it was.
+        """
         folder = self.path / f"iteration-{iteration}"
         temporary = self.path / f".iteration-{iteration}.{os.getpid()}"
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        method.save(temporary)
-        for path in temporary.iterdir():
-            _sync(path)
-        shutil.rmtree(folder, ignore_errors=True)
-        temporary.rename(folder)
-        _replace(self.path / "latest", str(iteration))
-        for other in self.path.glob("iteration-*"):
-            if other != folder:
-                shutil.rmtree(other)
+        with _told_as_run_error(folder):
+            self.path.mkdir(parents=True, exist_ok=True)
+            for left_behind in self.path.glob(".iteration-*"):  # by a writer that was killed
+                shutil.rmtree(left_behind)
+            temporary.mkdir()
+            method.save(temporary)
+            for path in temporary.iterdir():
+                _sync(path)
+            shutil.rmtree(folder, ignore_errors=True)
+            temporary.rename(folder)
+            _replace(self.path / "latest", str(iteration))
+            kept = {folder, *(self.path / f"iteration-{other}" for other in keep)}
+            for other in self.path.glob("iteration-*"):
+                if other not in kept:
+                    shutil.rmtree(other)
 
     def append(self, iteration: int, metrics: Mapping[str, float], seconds: float) -> None:
-        """Add one iteration to the learning curve."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with self.curve.open("a") as file:
-            file.write(json.dumps({"iteration": iteration, **metrics, "seconds": seconds}) + "\n")
+        """Add one iteration to the learning curve.
+
+        Raises:
+            RunError: the disk is full or refused it.
+        """
+        with _told_as_run_error(self.curve):
+            self.path.mkdir(parents=True, exist_ok=True)
+            with self.curve.open("a") as file:
+                file.write(json.dumps({"iteration": iteration, **metrics, "seconds": seconds}) + "\n")
 
 
 def read_curve(path: Path) -> list[dict[str, Any]]:
@@ -80,6 +107,16 @@ def read_curve(path: Path) -> list[dict[str, Any]]:
     text = path.read_text()
     whole = text[: text.rfind("\n") + 1]
     return [json.loads(line) for line in whole.splitlines()]
+
+
+@contextmanager
+def _told_as_run_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"could not write {path}: {error.strerror or error}; free some space and run the same command again"
+        ) from error
 
 
 def _replace(path: Path, text: str) -> None:

@@ -89,7 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _told(error: Exception) -> tuple[str, int] | None:
     """What an error says to the user, and its exit code; None for a fault of the program, which shows its traceback."""
     if hasattr(error, "format_message"):  # typer's own: wrong options and values (its class has moved between versions)
-        return " ".join(str(error.format_message()).split()), 2
+        context = getattr(error, "ctx", None)
+        hint = f" ({context.command_path} --help)" if context is not None else ""
+        return " ".join(str(error.format_message()).split()).rstrip(".") + hint, 2
     if hasattr(error, "exit_code") and not isinstance(error, typer.Exit):
         return str(error), int(error.exit_code)
     if isinstance(error, _of("harness.env", "InfraError")) or isinstance(error, _of("results.store", "StoreError")):

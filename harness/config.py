@@ -1,4 +1,4 @@
-"""What a run is: presets, then a YAML file, then `-o key=value`, resolved into one model that is printed and digested."""
+"""What a run is: presets, then a YAML file, then `-o key=value`, resolved into one model, printed and digested."""
 
 from __future__ import annotations
 
@@ -51,6 +51,9 @@ class RunConfig(BaseModel):
 
 
 NOT_IDENTITY = {"env_data", "checkpoint_every", "transcripts"}
+SECTIONS = ("run", "method", "methods", "envs")
+NAMED = ("method", "env", "scale", "options")
+"""Run fields that are arguments of `resolve`: a file that changed them would be half obeyed."""
 
 
 def resolve(
@@ -106,7 +109,9 @@ def resolve(
         raise InputError(_first_error(error)) from error
 
 
-def digest(config: RunConfig, *, env_version: int, data_digest: str, task_list: str, model_identities: Mapping[str, str]) -> str:
+def digest(
+    config: RunConfig, *, env_version: int, data_digest: str, task_list: str, model_identities: Mapping[str, str]
+) -> str:
     """Identity of a run: equal digests produce equal rows; seeds, workers, executor and folders do not enter."""
     content = config.model_dump(mode="json", exclude=NOT_IDENTITY)
     content |= {
@@ -115,8 +120,19 @@ def digest(config: RunConfig, *, env_version: int, data_digest: str, task_list: 
         "task_list": task_list,
         "models": dict(model_identities),
     }
+    if config.options.get("prompts"):
+        content["prompts"] = _folder_digest(Path(config.options["prompts"]))
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _folder_digest(folder: Path) -> str:
+    """Digest of the names and contents of the text files in a folder; one that is not there is refused elsewhere."""
+    content = hashlib.sha256()
+    for path in sorted(folder.rglob("*.txt")):
+        content.update(f"{path.relative_to(folder).as_posix()}\0".encode())
+        content.update(hashlib.sha256(path.read_bytes()).digest())
+    return content.hexdigest()[:12]
 
 
 def method_digest(config: RunConfig) -> str:
@@ -155,12 +171,24 @@ def _read_preset(name: str) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text()) or {}
     except yaml.YAMLError as error:
         raise InputError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path} must hold a mapping with the sections run, method, methods, envs; got {content!r}")
-    for section in content:
-        if section not in ("run", "method", "methods", "envs"):
-            raise unknown(f"section in {path}:", section, ("run", "method", "methods", "envs"))
+    _check_sections(content, str(path), SECTIONS)
+    for section, names in (("methods", registry.names("methods")), ("envs", registry.env_names())):
+        _check_sections(content.get(section) or {}, f"{path}, {section}", tuple(names), kind=section.rstrip("s"))
+        for name, inner in (content.get(section) or {}).items():
+            if section == "envs":
+                _check_sections(inner, f"{path}, {section}.{name}", ("run", "method", "methods"))
     return content
+
+
+def _check_sections(content: Any, where: str, known: Sequence[str], *, kind: str = "section") -> None:
+    """A mapping whose keys are known and whose values are mappings or empty."""
+    if not isinstance(content, dict):
+        raise InputError(f"{where} must hold a mapping with {', '.join(known)}; got {content!r}")
+    for key, value in content.items():
+        if key not in known:
+            raise unknown(f"{kind} in {where}:", str(key), known)
+        if not isinstance(value, dict | None):
+            raise InputError(f"{where}: {key} must hold a mapping of names to values; got {value!r}")
 
 
 def _merge_preset(
@@ -168,23 +196,31 @@ def _merge_preset(
     options: dict[str, Any], *, strict: bool,
 ) -> None:  # fmt: skip
     """Sections from general to special: run, method (any method that has the option), envs.<env>, methods.<method>."""
-    of_env = content.get("envs", {}).get(env, {})
-    of_method = content.get("methods", {}).get(method, {})
-    for section in (content.get("run", {}), of_env.get("run", {})):
+    of_env = _section(_section(content, "envs"), env)
+    for section in (_section(content, "run"), _section(of_env, "run")):
         for key, value in section.items():
-            if key not in RunConfig.model_fields:
-                raise unknown("run option", key, RunConfig.model_fields)
+            if key in NAMED or key not in RunConfig.model_fields:
+                raise unknown("run option", str(key), set(RunConfig.model_fields) - set(NAMED))
+            if key == "models" and not isinstance(value, dict):
+                raise InputError(f"models must hold a mapping of roles to models ({{policy: mini}}); got {value!r}")
             run[key] = {**run.get("models", {}), **value} if key == "models" else value
-    shared = {**content.get("method", {}), **of_env.get("method", {})}
+    shared = {**_section(content, "method"), **_section(of_env, "method")}
     for key, value in shared.items():
         if key in known:
             options[key] = value
         elif strict:
             raise unknown(f'option of method "{method}":', key, known)
-    for key, value in {**of_method, **of_env.get("methods", {}).get(method, {})}.items():
+    of_method = {**_section(_section(content, "methods"), method), **_section(_section(of_env, "methods"), method)}
+    for key, value in of_method.items():
         if key not in known:
             raise unknown(f'option of method "{method}":', key, known)
         options[key] = value
+
+
+def _section(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A section of a preset; one that is not there, or holds nothing, is empty."""
+    section: dict[str, Any] = content.get(name) or {}
+    return section
 
 
 def _override(text: str, method: str, known: Mapping[str, Any], run: dict[str, Any], options: dict[str, Any]) -> None:
@@ -192,8 +228,11 @@ def _override(text: str, method: str, known: Mapping[str, Any], run: dict[str, A
     if not equals or not key:
         raise InputError(f'-o takes key=value, got "{text}"')
     name = key.removeprefix("method.")
-    parsed = yaml.safe_load(value) if value else None
-    fields = set(RunConfig.model_fields) - {"method", "env", "scale", "options", "models"}
+    try:
+        parsed = yaml.safe_load(value) if value else None
+    except yaml.YAMLError as error:
+        raise InputError(f'-o {key} has a value that is not valid YAML: "{value}"; quote it if it is a text') from error
+    fields = set(RunConfig.model_fields) - {*NAMED, "models"}
     if name in known:
         options[name] = parsed
     elif key in fields:

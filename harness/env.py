@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from harness.demonstration import Demonstration
 from harness.types import Observation, Split, StepResult, Task, Verdict, View
 
 
@@ -121,6 +122,14 @@ class Env(ABC):
     def wrong(self, task: Task) -> Sequence[str] | None:
         """Actions that end the episode without solving the task; the grader is tested on them."""
         return None
+
+    def demonstrations(self, n: int, *, seed: int, noise: float) -> Sequence[Demonstration] | None:
+        """Episodes of a scripted expert on training tasks, with slips at the rate `noise`; None without an expert."""
+        return None
+
+    def vocabulary(self) -> Sequence[str]:
+        """Every word that the compact view and its actions can hold, where that is a closed set; empty otherwise."""
+        return ()
 
     @property
     def data_digest(self) -> str:

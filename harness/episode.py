@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from typing import TypeVar
 
 from harness.batching import Lane
@@ -19,7 +19,6 @@ from harness.env import Env, EnvError, InfraError
 from harness.model import Kit, Prompt, Request, Sampling
 from harness.seeding import derive
 from harness.types import (
-    Completion,
     Key,
     Mode,
     Observation,
@@ -134,9 +133,7 @@ class Episode:
         sampling = dataclasses.replace(sampling or self._sampling, seed=derive(self._run_seed, "request", key))
         completion = await self._lane.ask(self._kit.model(role), Request(key, prompt, sampling))
         trainable = role == "policy" and self.mode == "train"
-        self._turns.append(
-            Turn(role, prompt.kind, completion, trainable, sampling.max_tokens, prompt=prompt.text)
-        )
+        self._turns.append(Turn(role, prompt.kind, completion, trainable, sampling.max_tokens, prompt=prompt.text))
         return completion.text
 
     async def step(self, action: str | None) -> StepResult:
@@ -185,7 +182,8 @@ class Episode:
             stop = StopReason.SUCCESS
         if verdict.status is Status.LIMIT:
             stop = StopReason.LIMIT
-        self.release()
+        self._closed = True
+        await self._offload(self._shut)
         return Trajectory(
             task=self.task,
             key=self.key,
@@ -214,11 +212,19 @@ class Episode:
     def release(self) -> None:
         """Close the world; safe at any time and more than once."""
         self._closed = True
-        if self._opening is not None and not self._opening.done():
-            self._opening.cancel()
-        if self._env is not None:
-            self._env.close()
-            self._env = None
+        if self._opening is not None and not self._opening.cancel():
+            wait([self._opening])  # a world that is just being opened could not be closed yet
+        if self._env is None:
+            return
+        if self._executor is None:
+            self._shut()
+        else:  # where its other calls were made: some environments must not change threads
+            self._executor.submit(self._shut).result()
+
+    def _shut(self) -> None:
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
 
     @property
     def _live(self) -> Env:
@@ -237,8 +243,7 @@ class Episode:
 
     def _reopen(self) -> Observation:
         """Reset a fresh world and replay what was done, so that a retry goes on where the failure was."""
-        if self._env is not None:
-            self._env.close()
+        self._shut()
         self._env = self._env_factory()
         observation = self._env.reset(self.task, seed=self.seed)
         for step in self.history:

@@ -184,7 +184,7 @@ def add_metrics(total: dict[str, float], part: Mapping[str, float]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UpdateStats:
-    """One optimiser step: gradient norm before clipping, and the metrics of its micro-batches joined by `add_metrics`."""
+    """One optimiser step: gradient norm before clipping, and its micro-batches' metrics joined by `add_metrics`."""
 
     grad_norm: float
     loss: float
@@ -220,8 +220,10 @@ class TrainableModel(Model):
         """Make a fresh optimiser; the learning rate is constant."""
 
     @abstractmethod
-    def logprobs(self, rows: Sequence[TrainingRow], *, temperature: float, batch_tokens: int = 16384) -> list[np.ndarray]:
-        """Log-probability of every response token of every row, float32 arrays of the responses' lengths, no gradient."""
+    def logprobs(
+        self, rows: Sequence[TrainingRow], *, temperature: float, batch_tokens: int = 16384
+    ) -> list[np.ndarray]:
+        """Log-probability of every response token of every row, float32, each of its response's length; no gradient."""
 
     @abstractmethod
     def update(self, loss: Loss, micro_batches: Sequence[MicroBatch], *, temperature: float) -> UpdateStats:

@@ -56,9 +56,9 @@ def load_template(package: str, view: View, name: str, slots: Sequence[str], fol
             raise InputError(f"prompts={folder} is not a folder; it must hold <view>/<name>.txt files")
         own = Path(folder) / view / f"{name}.txt"
         if own.is_file():
-            return Template(own.read_text().strip(), source=str(own), slots=slots)
+            return Template(own.read_text(encoding="utf-8").strip(), source=str(own), slots=slots)
     shipped = files(package) / "prompts" / view / f"{name}.txt"
-    return Template(shipped.read_text().strip(), source=str(shipped), slots=slots)
+    return Template(shipped.read_text(encoding="utf-8").strip(), source=str(shipped), slots=slots)
 
 
 class Scene:
@@ -75,9 +75,8 @@ class Scene:
 
     def context(self, episode: Episode) -> str:
         """{context}: the last steps and what is seen now."""
-        recent = episode.history if self.length < 0 else episode.history[len(episode.history) - self.length :]
-        if self.length == 0:
-            recent = []
+        shown = len(episode.history) if self.length < 0 else min(self.length, len(episode.history))
+        recent = episode.history[len(episode.history) - shown :]
         if self.view == "compact":
             did = " ".join(f"{step.action or 'malformed'} ;" for step in recent)
             return f"{episode.observation.text} did {did}" if did else episode.observation.text
@@ -87,7 +86,8 @@ class Scene:
         lines: list[str] = []
         if recent:
             lines.append(f"Steps taken so far: {episode.steps}. The last {len(recent)}:")
-            lines += [f"[{step.index}] action: {_shown(step)}\n    seen then: {step.observation.text}" for step in recent]
+            for step in recent:
+                lines += [f"[{step.index}] action: {_shown(step)}", f"    seen then: {step.observation.text}"]
         lines.append(f"What you see now (step {episode.steps + 1} of at most {episode.horizon}):")
         lines.append(episode.observation.text)
         if episode.observation.admissible_actions:
@@ -102,7 +102,8 @@ class Scene:
     def history(self, trajectory: Trajectory, *, final: bool = True) -> str:
         """{history}: all actions numbered from 1, with what was seen; `final` keeps the last observation."""
         if self.view == "compact":
-            return " ".join(f"{step.index} {step.page or 'none'} {step.action or 'malformed'} ;" for step in trajectory.steps)
+            done = [(step.index, step.page or "none", step.action or "malformed") for step in trajectory.steps]
+            return " ".join(f"{index} {page} {action} ;" for index, page, action in done)
         lines: list[str] = []
         for step in trajectory.steps:
             lines.append(f"Step {step.index}: {_shown(step)}")
@@ -129,7 +130,8 @@ def parse_action(reply: str) -> str | None:
 def parse_numbers(reply: str, tag: str, *, highest: int) -> frozenset[int] | None:
     """Step numbers in the list of a tag: integers in 1..highest, repetitions dropped; None without a tag or a list."""
     content = parse_tag(reply, tag)
-    found = re.search(r"\[([\d\s,]*)\]", content) if content is not None else None
+    found = re.search(r"\[([0-9\s,]*)\]", content) if content is not None else None
     if found is None:
         return None
-    return frozenset(n for n in map(int, re.findall(r"\d+", found.group(1))) if 1 <= n <= highest)
+    numbers = re.findall(r"\b0*([0-9]{1,9})\b", found.group(1))  # longer ones are no steps, and int() refuses some
+    return frozenset(n for n in map(int, numbers) if 1 <= n <= highest)

@@ -108,6 +108,13 @@ def load_env(name: str) -> type[Env]:
     return found
 
 
+def env_names() -> list[str]:
+    """Names of all environments, playable or known by their specification only."""
+    from envs.specs import SPECS
+
+    return sorted({*names("envs"), *SPECS})
+
+
 def env_spec(name: str) -> EnvSpec:
     """The specification of any environment, playable or not, without its package or data."""
     from envs.specs import SPECS
@@ -116,7 +123,7 @@ def env_spec(name: str) -> EnvSpec:
         return load_env(name).spec
     if name in SPECS:
         return SPECS[name]
-    raise unknown("environment", name, {**names("envs"), **SPECS}, hint="harness list envs")
+    raise unknown("environment", name, env_names(), hint="harness list envs")
 
 
 def policy_folder(env: str) -> Path | None:
@@ -151,5 +158,7 @@ def model_identity(spec: str, env: str) -> str:
         raise InputError(f'there is no shipped mini policy for "{env}"; make one with: harness prepare policy {env}')
     manifest = folder / "manifest.json"
     if not manifest.is_file():
-        raise InputError(f"no mini policy in {folder} (manifest.json is missing); make one with: harness prepare policy {env}")
+        raise InputError(
+            f"no mini policy in {folder} (manifest.json is missing); make one with: harness prepare policy {env}"
+        )
     return f"mini@{json.loads(manifest.read_text())['sha256'][:16]}"

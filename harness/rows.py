@@ -16,12 +16,13 @@ from harness.redact import redact
 from harness.types import Status, StopReason, Task, Trajectory
 from results.records import EpisodeRow, RowKey
 from results.store import RowWriter, RunFolder
-from results.transcripts import write_transcripts
+from results.transcripts import read_transcripts, write_transcripts
 
 
 def model_name(config: RunConfig) -> str:
     """The models of a run as a row names them: the policy's specification, then other roles."""
-    return "+".join(spec if role == "policy" else f"{role}={spec}" for role, spec in sorted(config.models.items()))
+    others = (f"{role}={spec}" for role, spec in sorted(config.models.items()) if role != "policy")
+    return "+".join((config.models["policy"], *others))
 
 
 def row_key(plan: Plan, seed: int, task: Task, iteration: int) -> RowKey:
@@ -114,16 +115,12 @@ class Recorder:
 
     def transcript(self, episode: Episode, outcome: Trajectory | EpisodeFailed) -> dict[str, Any]:
         """What was said and done, as plain JSON values, secrets masked."""
-        failed = isinstance(outcome, EpisodeFailed)
         return {
             "task": episode.task.id,
             "seed": self.seed,
             "instruction": redact(episode.task.instruction),
             "strategy": episode.strategy.text if episode.strategy else None,
-            "stop": str(outcome.status) if failed else str(outcome.stop),
-            "error": redact(str(outcome)) if failed else None,
-            "success": None if failed else outcome.verdict.success,
-            "score": None if failed else outcome.verdict.score,
+            **_ending(outcome),
             "turns": [
                 {
                     "role": turn.role,
@@ -147,8 +144,17 @@ class Recorder:
         }
 
     def keep(self, transcripts: Sequence[dict[str, Any]], iteration: int, lane: int) -> None:
-        """Store the transcripts of a lane, in task order."""
+        """Store the transcripts of a lane, in task order; those of tasks that were not played again stay."""
         path = self.folder.transcripts(self.seed, lane)
         if iteration != self.plan.evaluations[-1]:
             path = path.with_name(f"iteration-{iteration}-{path.name}")
-        write_transcripts(path, sorted(transcripts, key=lambda entry: str(entry["task"])))
+        stored = {entry["task"]: entry for entry in read_transcripts(path)} if path.is_file() else {}
+        stored |= {entry["task"]: entry for entry in transcripts}
+        write_transcripts(path, [stored[task] for task in sorted(stored)])
+
+
+def _ending(outcome: Trajectory | EpisodeFailed) -> dict[str, Any]:
+    if isinstance(outcome, EpisodeFailed):
+        return {"stop": str(outcome.status), "error": redact(str(outcome)), "success": None, "score": None}
+    verdict = outcome.verdict
+    return {"stop": str(outcome.stop), "error": None, "success": verdict.success, "score": verdict.score}

@@ -1,4 +1,4 @@
-"""The run: from a plan to a folder of rows. Everything that happens once per run is here; a seed's story is in `cell`."""
+"""The run: from a plan to a folder of rows. What happens once per run is here; a seed's story is in `cell`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness import registry
 from harness.config import RunConfig, method_digest
@@ -18,6 +19,9 @@ from harness.manifest import Manifest, plugin_versions, settle
 from harness.plan import Plan, make_plan
 from results.records import EpisodeRow, RowKey
 from results.store import CorruptRow, RunFolder, read_rows, repair_tail
+
+if TYPE_CHECKING:
+    from harness.cell import Cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class SeedWork:
     finished: frozenset[RowKey]
     drift: bool
     _plan: Plan | None = None
-    _cells: dict[int, "Cell"] = field(default_factory=dict)  # noqa: F821 - imported where torch may be
+    _cells: dict[int, Cell] = field(default_factory=dict)
 
     def __call__(self, unit: Unit, listen: Callable[[Event], None]) -> None:
         from harness.cell import Cell

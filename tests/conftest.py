@@ -6,8 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.toys import PLUGIN
+
+# No deadline: machines are shared, and a slow example is no bug. Derandomised: the same examples on every machine.
+settings.register_profile("house", deadline=None, derandomize=True)
+settings.load_profile("house")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ PICKLES_ITS_OWN = "harness.conformance.env"
 """Checks that tasks survive a process boundary, by pickling what it has made itself."""
 UNPICKLERS = {"pickle", "marshal", "shelve", "dill", "joblib"}
 
-CONTRACTS = {"env", "model", "experience", "episode", "batching", "arena", "method", "seeding", "errors", "prompts"}
+CONTRACTS = set("env model experience episode batching arena method seeding errors prompts demonstration".split())
 FLOORS = ("types", "contracts", "worlds, models, training, skills", "methods", "results", "reports", "run")
 
 

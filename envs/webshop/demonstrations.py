@@ -7,42 +7,13 @@ brought the task forward. How they become prompts and responses is for whoever t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from envs.webshop import expert
 from envs.webshop.env import WebShop
 from envs.webshop.progress import Progress
+from harness.demonstration import Demonstration, DemonstrationStep
 from harness.seeding import python_random
-from harness.types import Observation, Task, Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class DemonstrationStep:
-    """One step of a demonstration.
-
-    Attributes:
-        observation: what the shopper saw before.
-        action: in compact form.
-        thought: why, at most 8 words.
-        follows_plan: False for a slip.
-        forward: whether it brought a purchase with reward 1 nearer (`Progress`).
-    """
-
-    observation: Observation
-    action: str
-    thought: str
-    follows_plan: bool
-    forward: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Demonstration:
-    """One episode; `expert.plan_text(plan)` is its strategy in words."""
-
-    task: Task
-    plan: expert.Plan
-    steps: tuple[DemonstrationStep, ...]
-    verdict: Verdict
+from harness.types import Task
 
 
 def demonstrations(
@@ -82,4 +53,4 @@ def _play(env: WebShop, task: Task, plans: Sequence[expert.Plan], seed: tuple[in
         forward = progress.forward(before, env.page)
         steps.append(DemonstrationStep(observation, move.action, move.thought, move.follows_plan, forward))
         observation = result.observation
-    return Demonstration(task, plan, tuple(steps), env.verdict())
+    return Demonstration(task, expert.plan_text(plan), tuple(steps), env.verdict())

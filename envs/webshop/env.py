@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from envs.webshop import compact
 from envs.webshop.catalogue import embedded_catalogue
+from envs.webshop.expert import expert_vocabulary
 from envs.webshop.goals import GoalSplits, digest, embedded_goals
 from envs.webshop.nouns import LexiconNouns, Nouns, SpacyNouns
 from envs.webshop.official import load_official
@@ -19,6 +20,7 @@ from envs.webshop.pages import BUY, NEXT, PAGE_SIZE, SEPARATOR, Page, Shop, clic
 from envs.webshop.reward import Reward, reward
 from envs.webshop.schema import Goal, Product
 from envs.webshop.words import nouns as lexicon_nouns
+from harness.demonstration import Demonstration
 from harness.env import Env, EnvSpec
 from harness.types import Observation, Split, Status, StepInfo, StepResult, Task, Verdict, View
 
@@ -155,6 +157,18 @@ class WebShop(Env):
                 actions = [f"search[{goal.query}]", f"click[{product.asin.lower()}]", f"click[{BUY.lower()}]"]
                 return self._spelled(actions)
         return None
+
+    def demonstrations(self, n: int, *, seed: int, noise: float) -> Sequence[Demonstration] | None:
+        """The scripted shopper on the embedded training goals; official data have no such expert."""
+        if self.data is not None:
+            return None
+        from envs.webshop.demonstrations import demonstrations  # it plays this class
+
+        return demonstrations(n, seed, noise)
+
+    def vocabulary(self) -> Sequence[str]:
+        """Words of compact pages, goals and actions, and of the shopper's plans and thoughts."""
+        return sorted({*compact.compact_vocabulary(), *expert_vocabulary()}) if self.data is None else ()
 
     @property
     def data_digest(self) -> str:

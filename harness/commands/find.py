@@ -26,6 +26,12 @@ class StoredRun:
     def env(self) -> str:
         return str(self.manifest.config["env"])
 
+    @property
+    def has_rows(self) -> bool:
+        from results.store import RunFolder
+
+        return RunFolder(self.path).rows.is_file()
+
     def rows(self) -> list[EpisodeRow]:
         """Stored rows; none when the run has written none yet.
 
@@ -74,6 +80,7 @@ def find_run(name: str, out: Path, *, env: str | None = None) -> StoredRun:
             return run
     runs = stored_runs(out)
     fitting = [run for run in runs if run.method == name and env in (None, run.env)]
+    fitting = [run for run in fitting if run.has_rows] or fitting  # a run that never began does not stand in the way
     if len(fitting) == 1:
         return fitting[0]
     where = f' on "{env}"' if env else ""

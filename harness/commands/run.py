@@ -45,12 +45,14 @@ def run(
 
     The same command resumes an interrupted run; added seeds extend it.
     """
+    from harness import registry
     from harness.commands.plan import print_config, print_plan
     from harness.config import parse_seeds
     from harness.plan import make_plan
 
     _check_executor(executor)
     wanted = parse_seeds(seeds)
+    registry.load_env(env)  # that it cannot be played yet is said before what else does not fit it
     resolved = opt.resolve(
         method=method, env=env, scale=scale, models=model, overrides=override, presets=preset, config_file=config,
         perturb=perturb, env_data=env_data, view=view, split=split, limit=limit, tasks=tasks,

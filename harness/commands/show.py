@@ -69,7 +69,7 @@ def _print_manifest(found: StoredRun) -> None:
     import yaml
 
     manifest = found.manifest
-    print(f"made with {' '.join(manifest.argv)}")
+    print(f"made with: harness {' '.join(manifest.argv[1:])}")
     print(f"created {manifest.created}, code {manifest.code}, python {manifest.python}, {manifest.platform}")
     print("packages " + ", ".join(f"{name} {version}" for name, version in manifest.packages.items()))
     print(f"data {manifest.data_digest}, task list {manifest.task_list}, environment version {manifest.env_version}\n")

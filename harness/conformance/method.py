@@ -99,10 +99,12 @@ class MethodContext:
         with self.world(method) as (lane, world):
             arenas = [(task, self.arena(world, method, "eval", 0)) for task in self.tasks("test")]
             found = lane.run(lane.gather([method.solve(arena.episodes(task, 1)[0]) for task, arena in arenas]))
+        solved: list[Trajectory] = []
         for outcome in found:
             if isinstance(outcome, BaseException):
                 raise outcome
-        return [outcome for outcome in found if isinstance(outcome, Trajectory)]
+            solved.append(outcome)
+        return solved
 
     @cached_property
     def trained(self) -> tuple[Method, list[Experience], Mapping[str, float], list[Split]]:
@@ -116,7 +118,7 @@ class MethodContext:
                     [method.explore(task, self.arena(world, method, "train", slot)) for slot, task in enumerate(tasks)]
                 )
             )
-        experiences = []
+        experiences: list[Experience] = []
         for outcome in explored:
             if isinstance(outcome, BaseException):
                 raise outcome

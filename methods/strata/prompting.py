@@ -30,7 +30,8 @@ class StrategyPrompts:
         self.scene = Scene(spec, view, config.history)
         self.judge_sees_end = judge_sees_end
         self._template = {
-            name: load_template("methods.strata", view, name, slots, config.prompts) for name, slots in SLOTS[view].items()
+            name: load_template("methods.strata", view, name, slots, config.prompts)
+            for name, slots in SLOTS[view].items()
         }
 
     def strategy(self, episode: Episode) -> Prompt:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +11,25 @@ import pytest
 import torch
 
 from baselines.grpo import GRPO
-from benchmarks.rollout import Setting, explored_table, main, measure, play_harness, play_lock_step, success_difference
+from benchmarks.rollout import Played, Setting, main, play_harness, play_lock_step, success_difference
+from harness.batching import Lane
 from harness.models.mini import MiniConfig, MiniModel, WordTokenizer
+from harness.types import Status, Verdict
 from tests.toys import ToyEnv
 
 SHAPE = MiniConfig(hidden=16, layers=1, heads=2, kv_heads=1, ff=16)
 SPECIALS = ("<pad>", "<eos>", "<unk>")
 ACTIONS = tuple(f"<action>{action}</action>" for action in ("left", "right", "stop"))
 """One word each, so that an untaught policy acts now and then and its episodes end at different steps."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As the benchmark sets it; networks this small only wait for their threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -58,15 +71,10 @@ def test_the_lock_step_loop_computes_all_rows_until_the_last_one_ends(setting: S
     assert tokens.prefill_used <= tokens.prefill_computed
     assert tokens.decode_used <= tokens.decode_computed
     assert tokens.decode_computed % len(lengths) == 0
-    shortest = min(len(setting.model.encode(setting.method.prompts.act(e))) for e in _opened(setting))
-    assert tokens.prefill_computed >= len(lengths) * max(lengths) * shortest
-
-
-def _opened(setting: Setting):
-    from harness.batching import Lane
-
     with setting.world(Lane()) as world:
-        yield from setting.episodes(world, 0)
+        first = [setting.method.prompts.act(episode) for episode in setting.episodes(world, 0)]
+    shortest = min(len(setting.model.encode(prompt)) for prompt in first)
+    assert tokens.prefill_computed >= len(lengths) * max(lengths) * shortest
 
 
 def test_equal_seeds_give_equal_runs_and_torch_is_left_alone(setting: Setting):
@@ -80,25 +88,41 @@ def test_equal_seeds_give_equal_runs_and_torch_is_left_alone(setting: Setting):
 
 
 def test_both_loops_sample_from_one_distribution(setting: Setting):
-    """Many rounds of a policy that nobody taught: what differs is noise (three standard errors)."""
-    pairs = measure(setting, 40)
-    difference, error = success_difference(pairs)
-    assert 0 < error
+    """Many episodes of a policy that nobody taught: what differs is noise (three standard errors)."""
+    many = replace(setting, rollouts=100)
+    ours, peer = play_harness(many, 0), play_lock_step(many, 0)
+    difference, error = success_difference([(ours, peer)])
+    assert error > 0
     assert abs(difference) <= 3 * error
-    for value in ("steps", "response_tokens"):
-        ours, peer = ([getattr(pair[side], value) for pair in pairs] for side in (0, 1))
-        noise = np.sqrt((np.var(ours) + np.var(peer)) / len(pairs))
-        assert abs(np.mean(ours) - np.mean(peer)) <= 3 * noise, value
+    lengths = [np.array([len(t.steps) for t in played.trajectories]) for played in (ours, peer)]
+    noise = np.sqrt(sum(np.var(values) / len(values) for values in lengths))
+    assert abs(lengths[0].mean() - lengths[1].mean()) <= 3 * noise
+    # A geometric response has mean 1 / p and a smaller standard deviation; replies number about 1,000.
+    means = [played.response_tokens / played.replies for played in (ours, peer)]
+    assert means[0] == pytest.approx(means[1], rel=3 * np.sqrt(2 / min(ours.replies, peer.replies)))
+
+
+def test_difference_of_success_and_its_error_by_hand(setting: Setting):
+    """Two tasks, two episodes each: rates 1/2 and 1 against 0 and 1; only the first task's 1/2 has a variance, 1/4."""
+    ours, peer = play_harness(setting, 0), play_lock_step(setting, 0)
+    pair = (_with_success(ours, [True, False, True, True]), _with_success(peer, [False, False, True, True]))
+    difference, error = success_difference([pair])
+    assert difference == pytest.approx(1 / 4)
+    assert error == pytest.approx(np.sqrt(1 / 4 / 2) / 2)
+
+
+def _with_success(played: Played, wins: list[bool]) -> Played:
+    judged = [
+        replace(trajectory, verdict=Verdict(Status.OK, success=win, score=float(win)))
+        for trajectory, win in zip(played.trajectories, wins, strict=True)
+    ]
+    return replace(played, trajectories=judged)
 
 
 def test_the_command_prints_both_sections(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     model = MiniModel.fresh(WordTokenizer((*SPECIALS, "act", "plan")), SHAPE, seed=0)
     model.export(tmp_path / "policy", card="untaught, for tests", recipe={})
-    threads = torch.get_num_threads()
-    try:
-        main(["--model", f"mini:{tmp_path / 'policy'}", "--episodes", "4", "--tasks", "2", "--repeats", "1"])
-    finally:
-        torch.set_num_threads(threads)
+    main(["--model", f"mini:{tmp_path / 'policy'}", "--episodes", "4", "--tasks", "2", "--repeats", "1"])
     printed = capsys.readouterr().out
     assert "lock-step: left padding to the longest prompt of the batch; finished episodes keep generating" in printed
     assert "env steps/s" in printed

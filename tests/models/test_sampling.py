@@ -102,7 +102,13 @@ def test_rows_with_other_options_do_not_matter(options: dict[str, float]) -> Non
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(6, 9, generator=generator)
     mine = Sampling(seed=11, **options)  # type: ignore[arg-type]
-    others = [Sampling(temperature=0.0), Sampling(top_p=0.3, seed=1), Sampling(top_k=3, temperature=2.0), Sampling(), mine]
+    others = [
+        Sampling(temperature=0.0),
+        Sampling(top_p=0.3, seed=1),
+        Sampling(top_k=3, temperature=2.0),
+        Sampling(),
+        mine,
+    ]
     alone = draw(logits[:1], Samplers.of([mine], CPU), 2)
     among = draw(logits[[1, 2, 3, 4, 0]], Samplers.of(others, CPU), 2)
     assert int(alone[0][0]) == int(among[0][-1])

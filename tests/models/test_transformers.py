@@ -46,7 +46,9 @@ def test_log_probabilities_do_not_depend_on_company_or_order() -> None:
 
 def test_log_probabilities_equal_a_plain_forward_pass() -> None:
     model = tiny()
-    for row, values in zip(sampled_rows(model, 5), model.logprobs(sampled_rows(model, 5), temperature=0.7), strict=True):
+    for row, values in zip(
+        sampled_rows(model, 5), model.logprobs(sampled_rows(model, 5), temperature=0.7), strict=True
+    ):
         logits = model.network(input_ids=torch.tensor([row.prompt_ids + row.ids])).logits[0]
         table = torch.log_softmax(logits / 0.7, dim=-1)
         expected = [table[len(row.prompt_ids) - 1 + t, token].item() for t, token in enumerate(row.ids)]
@@ -241,7 +243,7 @@ def test_half_precision_needs_a_cpu_that_has_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
     model = TransformersModel(tiny().network, tiny().words, dtype="bfloat16", device="cpu")
     assert model.network.dtype == torch.bfloat16
-    with pytest.raises(UnsupportedOption, match="training in torch.bfloat16 loses steps.*use dtype=float32"):
+    with pytest.raises(UnsupportedOption, match=r"training in torch.bfloat16 loses steps.*use dtype=float32"):
         model.configure(RATE)
     assert TransformersModel(tiny().network, tiny().words).network.dtype == torch.float32
 
@@ -260,10 +262,8 @@ def test_a_folder_of_the_library_opens(tmp_path: Path) -> None:
     vocabulary = {word: index for index, word in enumerate(model.words.vocabulary)}
     inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<unk>"))
     inner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    theirs = PreTrainedTokenizerFast(
-        tokenizer_object=inner, eos_token="<eos>", pad_token="<eos>", unk_token="<unk>"
-    )
-    theirs.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}{% if add_generation_prompt %}z{% endif %}"
+    theirs = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<eos>", pad_token="<eos>", unk_token="<unk>")
+    theirs.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}{{ 'z' if add_generation_prompt }}"
     model.network.save_pretrained(tmp_path)
     theirs.save_pretrained(tmp_path)
     opened = open_transformers(str(tmp_path), ModelContext("webshop", device="cpu"))
@@ -272,7 +272,7 @@ def test_a_folder_of_the_library_opens(tmp_path: Path) -> None:
     assert opened.name == str(tmp_path)
     batch = [Request((i,), prompt, Sampling(max_tokens=8, temperature=3.0, seed=i)) for i in range(20)]
     for completion in opened.generate(batch):
-        visible = [i for i in completion.token_ids if i > 2]
-        assert [word for word in completion.text.split() if word in vocabulary] == [model.words.vocabulary[i] for i in visible]
+        letters = "".join(model.words.vocabulary[i] for i in completion.token_ids if i > 2)
+        assert completion.text.replace(" ", "").replace("<pad>", "") == letters  # blanks are the tokenizer's matter
     with pytest.raises(InputError, match="needs an id or a path"):
         open_transformers("", ModelContext("webshop"))

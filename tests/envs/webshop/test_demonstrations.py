@@ -4,7 +4,7 @@ import pytest
 
 from envs.webshop.demonstrations import demonstrations
 from envs.webshop.env import WebShop
-from envs.webshop.expert import BEST, PLANS, WORST
+from envs.webshop.expert import BEST, PLANS, WORST, plan_text
 
 
 def test_the_same_seed_gives_the_same_demonstrations():
@@ -18,7 +18,7 @@ def test_they_play_different_training_goals_with_plans_of_all_qualities():
     shown = demonstrations(300, 0, 0.1)
     assert {d.task.split for d in shown} == {"train"}
     assert len({d.task.id for d in shown}) == 300
-    assert {d.plan for d in shown} == set(PLANS)
+    assert {d.strategy for d in shown} == {plan_text(plan) for plan in PLANS}
     assert {bool(d.verdict.success) for d in shown} == {True, False}
 
 
@@ -36,8 +36,8 @@ def test_steps_can_be_replayed():
 
 
 def test_without_noise_every_step_follows_the_plan():
-    assert all(step.follows_plan for d in demonstrations(20, 0, 0.0) for step in d.steps)
-    assert not all(step.follows_plan for d in demonstrations(20, 0, 0.5) for step in d.steps)
+    assert all(step.follows_strategy for d in demonstrations(20, 0, 0.0) for step in d.steps)
+    assert not all(step.follows_strategy for d in demonstrations(20, 0, 0.5) for step in d.steps)
 
 
 def test_successful_purchases_are_steps_forward_and_others_are_not():
@@ -49,7 +49,7 @@ def test_successful_purchases_are_steps_forward_and_others_are_not():
 
 def test_only_the_plans_given_are_followed():
     shown = demonstrations(10, 0, 0.0, plans=[BEST])
-    assert {d.plan for d in shown} == {BEST}
+    assert {d.strategy for d in shown} == {plan_text(BEST)}
     assert all(d.verdict.success for d in shown)
 
 
