@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,6 @@ class Setting:
         tasks: T different tasks.
         rollouts: episodes of each task.
         seed: of the run.
-        horizon: step budget; the environment's own by default.
     """
 
     model: TransformersModel
@@ -61,7 +61,6 @@ class Setting:
     tasks: Sequence[Task]
     rollouts: int
     seed: int
-    horizon: int | None = None
 
     @property
     def sampling(self) -> Sampling:
@@ -84,7 +83,7 @@ class Setting:
         return [
             episode
             for arena, task in zip(arenas, self.tasks, strict=True)
-            for episode in arena.episodes(task, self.rollouts, horizon=self.horizon)
+            for episode in arena.episodes(task, self.rollouts)
         ]
 
 
@@ -98,7 +97,7 @@ class Played:
         replies: responses that belong to a trajectory.
         response_tokens: sampled tokens of these, the end of sequence included.
         seconds: by the clock, worlds opened and closed.
-        cpu_seconds: of this process; other programs on the machine do not move it.
+        cpu_seconds: of this process; other programs on the machine move it less.
     """
 
     trajectories: Sequence[Trajectory]
@@ -111,10 +110,6 @@ class Played:
     @property
     def steps(self) -> int:
         return sum(len(trajectory.steps) for trajectory in self.trajectories)
-
-    @property
-    def success(self) -> float:
-        return float(np.mean([trajectory.success for trajectory in self.trajectories]))
 
 
 def play_harness(setting: Setting, repeat: int) -> Played:
@@ -200,19 +195,21 @@ def measure(setting: Setting, repeats: int) -> list[tuple[Played, Played]]:
     return [(play_harness(setting, repeat), play_lock_step(setting, repeat)) for repeat in range(repeats)]
 
 
-def success_difference(pairs: Sequence[tuple[Played, Played]]) -> tuple[float, float]:
-    """Difference of success rates (harness - lock-step) and its standard error, given the tasks.
+def difference(
+    pairs: Sequence[tuple[Played, Played]], value: Callable[[Trajectory], float]
+) -> tuple[float, float]:
+    """Difference of a trajectory's mean value (harness - lock-step) and its standard error, given the tasks.
 
     Both loops play the same tasks, so only sampling makes them differ: variances are added within each task.
     """
-    wins: tuple[dict[str, list[bool]], ...] = (defaultdict(list), defaultdict(list))
+    values: tuple[dict[str, list[float]], ...] = (defaultdict(list), defaultdict(list))
     for pair in pairs:
-        for played, by_task in zip(pair, wins, strict=True):
+        for played, by_task in zip(pair, values, strict=True):
             for trajectory in played.trajectories:
-                by_task[trajectory.task.id].append(trajectory.success)
-    ours, peers = wins
+                by_task[trajectory.task.id].append(float(value(trajectory)))
+    ours, peers = values
     differences = [np.mean(ours[task]) - np.mean(peers[task]) for task in ours]
-    variances = [np.var(one[task]) / len(one[task]) for one in wins for task in ours]
+    variances = [np.var(one[task]) / len(one[task]) for one in values for task in ours]
     return float(np.mean(differences)), float(np.sqrt(np.sum(variances)) / len(ours))
 
 
@@ -222,8 +219,8 @@ def table(pairs: Sequence[tuple[Played, Played]]) -> str:
 
     def row(name: str, value: Callable[[Played], float], shape: str = ",.0f") -> None:
         sides = [np.median([value(pair[side]) for pair in pairs]) for side in (0, 1)]
-        ratios = [value(ours) / value(peer) if value(peer) else float("nan") for ours, peer in pairs]
-        spread = f"{np.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        ratios = [value(ours) / value(peer) for ours, peer in pairs if value(peer)]
+        spread = f"{np.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-"
         lines.append(f"{name:30}{sides[0]:>18{shape}}{sides[1]:>18{shape}}{spread:>26}")
 
     def shares(name: str, computed: Callable[[Played], int], used: Callable[[Played], int]) -> None:
@@ -239,10 +236,15 @@ def table(pairs: Sequence[tuple[Played, Played]]) -> str:
     shares("decode", lambda played: played.tokens.decode_computed, lambda played: played.tokens.decode_used)
     row("steps per episode", lambda played: played.steps / len(played.trajectories), ".2f")
     row("tokens per reply", lambda played: played.response_tokens / played.replies, ".2f")
-    row("success", lambda played: played.success, ".3f")
-    difference, error = success_difference(pairs)
-    verdict = "the same within two standard errors" if abs(difference) <= 2 * error else "NOT the same"
-    lines.append(f"success over all repeats: difference {difference:+.3f}, standard error {error:.3f}: {verdict}")
+    for name in ("success", "score"):
+        value = attrgetter(name)
+        means = [np.mean([value(t) for pair in pairs for t in pair[side].trajectories]) for side in (0, 1)]
+        gap, error = difference(pairs, value)
+        verdict = "the same within two standard errors" if abs(gap) <= 2 * error else "NOT the same"
+        lines.append(
+            f"{name}, mean of all repeats: harness {means[0]:.3f}, lock-step {means[1]:.3f}, "
+            f"difference {gap:+.3f} with standard error {error:.3f}: {verdict}"
+        )
     return "\n".join(lines)
 
 
@@ -306,9 +308,7 @@ def open_setting(method: str, model: TransformersModel, name: str, *, tasks: int
     drawn = generator(seed, "benchmark tasks").permutation(len(known))[:tasks]
     made = registry.load_method(method)(config.method_config(), spec=env_class.spec, view=config.view, seed=seed)
     made.setup(Kit({"policy": model}, get_embedder(config.embedder) if made.embedder else None))
-    return Setting(
-        model, made, lambda: env_class(view=config.view), [known[int(i)] for i in drawn], rollouts, seed
-    )  # fmt: skip
+    return Setting(model, made, lambda: env_class(view=config.view), [known[int(i)] for i in drawn], rollouts, seed)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -47,7 +47,7 @@ class World:
 
     def close(self) -> None:
         """Close every environment that is still open, whoever left it so, and count what the episodes used."""
-        for episode in self.opened:
+        for episode in reversed(self.opened):  # those that still wait to be opened need not be
             episode.release()
             self.tally.usage += episode.usage
         self.opened.clear()

@@ -27,7 +27,7 @@ from harness.errors import InputError
 from harness.events import Event, Finished, IterationDone, Started
 from harness.experience import Experience
 from harness.method import Method
-from harness.model import Kit
+from harness.model import Kit, ModelContext
 from harness.plan import Plan, open_env
 from harness.rows import Recorder, row_key
 from harness.seeding import generator
@@ -42,7 +42,7 @@ Validate = Callable[[Sequence[Task] | None], Coroutine[Any, Any, list[Trajectory
 def open_kit(plan: Plan, method: type[Method]) -> Kit:
     """Open the models of a run; two roles with one specification share one model."""
     config = plan.config
-    context = registry.ModelContext(config.env, config.device, config.dtype)
+    context = ModelContext(config.env, config.device, config.dtype)
     opened = {spec: registry.open_model(spec, context) for spec in sorted(set(config.models.values()))}
     embedder = None
     if method.embedder and config.method_config().model_dump().get("diversity", True):

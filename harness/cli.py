@@ -11,13 +11,22 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
 from harness.commands import compare, doctor, listing, plan, prepare, run, show, table
 
 INTERRUPTED = 130
+
+_CODES = {
+    ("harness.env", "DataError"): 2,
+    ("harness.env", "InfraError"): 1,
+    ("harness.model", "UnsupportedOption"): 2,
+    ("results.store", "CorruptRow"): 2,
+    ("results.store", "StoreError"): 1,
+}
+"""Errors of the floors below, which know nothing of exit codes."""
 
 app = typer.Typer(
     name="harness",
@@ -94,11 +103,10 @@ def _told(error: Exception) -> tuple[str, int] | None:
         return " ".join(str(error.format_message()).split()).rstrip(".") + hint, 2
     if hasattr(error, "exit_code") and not isinstance(error, typer.Exit):
         return str(error), int(error.exit_code)
-    if isinstance(error, _of("harness.env", "InfraError")) or isinstance(error, _of("results.store", "StoreError")):
-        return str(error), 1
-    known = (("harness.env", "DataError"), ("harness.model", "UnsupportedOption"), ("results.store", "CorruptRow"))
-    known += (("results.statistics.align", "AlignmentError"),)
-    return (str(error), 2) if any(isinstance(error, _of(*place)) for place in known) else None
+    for (module, name), code in _CODES.items():
+        if isinstance(error, _of(module, name)):
+            return str(error), code
+    return None
 
 
 def _of(module: str, name: str) -> type[Exception] | tuple[()]:
@@ -107,5 +115,12 @@ def _of(module: str, name: str) -> type[Exception] | tuple[()]:
     return getattr(loaded, name) if loaded is not None else ()
 
 
-def _show_warning(message: Warning | str, *_where: object) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     print(f"warning: {message}", file=sys.stderr)

@@ -176,7 +176,7 @@ def _read_preset(name: str) -> dict[str, Any]:
         _check_sections(content.get(section) or {}, f"{path}, {section}", tuple(names), kind=section.rstrip("s"))
         for name, inner in (content.get(section) or {}).items():
             if section == "envs":
-                _check_sections(inner, f"{path}, {section}.{name}", ("run", "method", "methods"))
+                _check_sections(inner or {}, f"{path}, {section}.{name}", ("run", "method", "methods"))
     return content
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, get_args
 
 from harness import registry
 from harness.config import resolve
 from harness.conformance import Finding, check_env, check_method, check_model
 from harness.errors import InputError
 from harness.manifest import PACKAGES, code_version
-from harness.model import Model, Prompt
-from harness.registry import ModelContext
+from harness.model import Model, ModelContext, Prompt
+from harness.policies import policy_folder
+from harness.registry import Kind
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _TINY = {"iterations": 1, "tasks_per_iteration": 2, "rollouts": 2, "strategies": 2, "oversampling": 2}
 """Options that make one iteration quick, for the methods that have them."""
@@ -27,12 +30,12 @@ def installation() -> list[Finding]:
     findings = [Finding(f"python {version}", "pass" if sys.version_info >= (3, 11) else "fail", _python_reason())]
     findings.append(Finding(f"code {code_version()}, {os.cpu_count()} cores", "pass"))
     for package in PACKAGES:
-        findings.append(_try(f"package {package}", lambda package=package: importlib.metadata.version(package)))
-    for kind in ("methods", "envs", "models"):
-        for name in registry.names(kind):  # type: ignore[arg-type]  # the three kinds
-            findings.append(_try(f"{kind.rstrip('s')} {name}", lambda kind=kind, name=name: registry.load(kind, name) and ""))
+        findings.append(_try(f"package {package}", partial(importlib.metadata.version, package)))
+    for kind in KINDS:
+        for name in registry.names(kind):
+            findings.append(_try(f"{kind.removesuffix('s')} {name}", partial(_importable, kind, name)))
     for name in registry.names("envs"):
-        there = registry.policy_folder(name) is not None
+        there = policy_folder(name) is not None
         reason = "" if there else f"none is shipped; make one with: harness prepare policy {name}"
         findings.append(Finding(f"mini policy of {name}", "pass" if there else "skip", reason))
     return findings
@@ -93,6 +96,11 @@ def model_findings(spec: str, *, env: str) -> list[Finding]:
         world.close()
     prompts = [Prompt.user(" ".join(text.split()[: 8 + 8 * place])) for place, text in enumerate(texts)]
     return check_model(lambda: registry.open_model(spec, context), prompts)
+
+
+def _importable(kind: Kind, name: str) -> str:
+    registry.load(kind, name)
+    return ""
 
 
 def _python_reason() -> str:

@@ -29,7 +29,7 @@ def make_folder(folder: Path) -> None:
         probe.unlink()
     except OSError as error:
         if error.errno in _FULL:
-            raise RunError(f'disk is full: cannot write to "{folder}"; free some space and run the same command') from error
+            raise RunError(f'disk is full: cannot write to "{folder}"; free some space and run it again') from error
         raise InputError(f'cannot write to "{folder}": {error.strerror}; name another folder with --out') from error
 
 

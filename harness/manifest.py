@@ -129,7 +129,7 @@ class Manifest(BaseModel):
                 os.fsync(file.fileno())
             temporary.replace(path)
         except OSError as error:
-            raise RunError(f"could not write {path}: {error.strerror}; free some space and run the same command") from error
+            raise RunError(f"could not write {path}: {error.strerror}; free some space and run it again") from error
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -147,7 +147,9 @@ class Manifest(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the file"
-            raise InputError(f"{path} is no manifest: {where}: {first['msg']}; move the folder away to run anew") from error
+            raise InputError(
+                f"{path} is no manifest: {where}: {first['msg']}; move the folder away to run anew"
+            ) from error
 
 
 def settle(path: Path, fresh: Manifest, *, allow_drift: bool) -> bool:
@@ -233,7 +235,10 @@ def _masked(value: Any, secrets: Sequence[str]) -> Any:
     if isinstance(value, str):
         return redact(value, known=secrets)
     if isinstance(value, dict):
-        return {k: MASK if announces_secret(k) and isinstance(v, str) else _masked(v, secrets) for k, v in value.items()}
+        return {
+            key: MASK if announces_secret(key) and isinstance(entry, str) else _masked(entry, secrets)
+            for key, entry in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_masked(entry, secrets) for entry in value]
     return value

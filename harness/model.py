@@ -136,6 +136,15 @@ class Model(ABC):
 
 
 @dataclass(frozen=True, slots=True)
+class ModelContext:
+    """What the opener of a model may need to know: the environment it will play, and the device settings."""
+
+    env: str
+    device: str = "auto"
+    dtype: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingRow:
     """One row as the trainer sees it.
 

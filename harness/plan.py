@@ -105,6 +105,8 @@ def _chosen(tasks: list[Task], config: RunConfig) -> tuple[Task, ...]:
         for name in config.tasks:
             if name not in by_id:
                 raise unknown(f"{config.split} task of {config.env}:", name, by_id)
+            if config.tasks.count(name) > 1:
+                raise InputError(f'--tasks names "{name}" twice; a task is evaluated once per seed')
         tasks = [by_id[name] for name in config.tasks]
     if config.limit is not None:
         tasks = tasks[: config.limit]

@@ -80,7 +80,7 @@ class SeedState:
         return (self.planned - self.played) * (now - self.evaluating_since) / done
 
     def columns(self, now: float) -> tuple[str, ...]:
-        """Seed, training, success and reward in training, speed, evaluation, success there, time left; "" if unknown."""
+        """Texts below _HEADS: training and its speed, evaluation, time left; "" where nothing is known."""
         left = self.eta(now)
         return (
             str(self.seed),
@@ -94,7 +94,7 @@ class SeedState:
         )
 
 
-_HEADS = ("seed", "iteration", "success", "reward", "tokens/s", "evaluated", "success", "left")
+_HEADS = ("seed", "iteration", "training success", "reward", "tokens/s", "evaluated", "its success", "left")
 
 
 class Progress:

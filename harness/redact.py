@@ -75,6 +75,4 @@ def announces_secret(name: str) -> bool:
 
 def known_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Values of the environment variables whose names announce a secret."""
-    return tuple(
-        value for name, value in environ.items() if announces_secret(name) and len(value) >= _SHORTEST
-    )
+    return tuple(value for name, value in environ.items() if announces_secret(name) and len(value) >= _SHORTEST)

@@ -156,7 +156,6 @@ def test_an_error_reaches_those_who_asked_and_nobody_else():
     lane, bad, good = Lane(), Recording(failures=[ValueError("bad request")]), Recording()
     results = run(lane, ask(lane, bad, 0), ask(lane, good, 1), ask(lane, bad, 2))
     assert [type(result) for result in results] == [ValueError, str, ValueError]
-    assert run(Lane(), ask(lane, good, 0)) or True
 
 
 @pytest.mark.parametrize(("failures", "survives"), [(1, True), (2, False)])

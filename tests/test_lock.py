@@ -16,13 +16,20 @@ import pytest
 from harness.errors import InputError, RunError
 from harness.lock import make_folder, run_lock
 
-HOLD = "import sys, pathlib; from harness.lock import run_lock\nwith run_lock(pathlib.Path(sys.argv[1])): print('held', flush=True); input()"
+HOLD = """
+import sys, pathlib
+from harness.lock import run_lock
+with run_lock(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    input()
+"""
 
 
 def test_the_holder_is_named_by_process_and_host(tmp_path):
+    pid, host = os.getpid(), socket.gethostname()
     with run_lock(tmp_path):
-        assert json.loads((tmp_path / "run.lock.json").read_text()) == {"pid": os.getpid(), "host": socket.gethostname()}
-        with pytest.raises(InputError, match=f"{tmp_path}.*process {os.getpid()} on {socket.gethostname()}"), run_lock(tmp_path):
+        assert json.loads((tmp_path / "run.lock.json").read_text()) == {"pid": pid, "host": host}
+        with pytest.raises(InputError, match=f"{tmp_path}.*process {pid} on {host}"), run_lock(tmp_path):
             pass
     with run_lock(tmp_path):
         pass

@@ -62,9 +62,16 @@ def test_a_missing_manifest_is_named(tmp_path):
 
 def test_drift_is_what_can_move_a_row():
     made = _make()
-    assert check_drift(made, made.model_copy(update={"cpus": 512, "created": "later", "argv": [], "platform": "Mars"})) == []
+    assert (
+        check_drift(made, made.model_copy(update={"cpus": 512, "created": "later", "argv": [], "platform": "Mars"}))
+        == []
+    )
     other = made.model_copy(
-        update={"code": "1+x", "python": "4.0.1", "packages": {**made.packages, "torch": "9", "numpy": made.packages["numpy"]}}
+        update={
+            "code": "1+x",
+            "python": "4.0.1",
+            "packages": {**made.packages, "torch": "9", "numpy": made.packages["numpy"]},
+        }
     )
     assert check_drift(made, other) == [
         f"code: {made.code} -> 1+x",
@@ -100,7 +107,13 @@ def test_the_code_version_follows_every_source_file(monkeypatch, tmp_path):
     monkeypatch.setattr(manifest_module, "files", lambda name: tmp_path / name)
     monkeypatch.setattr(manifest_module, "_SOURCES", ("harness",))
     seen = set()
-    for name, content in (("a.py", "1"), ("a.py", "2"), ("prompt.txt", "say"), ("weights.safetensors", "w"), ("a.pyc", "c")):
+    for name, content in (
+        ("a.py", "1"),
+        ("a.py", "2"),
+        ("prompt.txt", "say"),
+        ("weights.safetensors", "w"),
+        ("a.pyc", "c"),
+    ):
         (package / name).write_text(content)
         seen.add(code_version.__wrapped__())
     assert len(seen) == 3  # two versions of a.py, and the prompt; weights and compiled files do not count

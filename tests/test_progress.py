@@ -27,7 +27,9 @@ def _done(seed, success=True):
 
 
 def _iteration(k, seconds=2.0, **metrics):
-    return IterationDone(0, k, 10, {"success": 0.25, "reward": 0.2, "tokens_in": 900.0, "tokens_out": 100.0, **metrics}, seconds)
+    return IterationDone(
+        0, k, 10, {"success": 0.25, "reward": 0.2, "tokens_in": 900.0, "tokens_out": 100.0, **metrics}, seconds
+    )
 
 
 @pytest.fixture

@@ -20,8 +20,7 @@ from harness.env import Env, EnvSpec
 from harness.episode import Episode
 from harness.experience import Experience
 from harness.method import Coupling, Method, MethodConfig
-from harness.model import Kit, Model, Prompt, Request
-from harness.registry import ModelContext
+from harness.model import Kit, Model, ModelContext, Prompt, Request
 from harness.types import Completion, Observation, Split, Status, StepInfo, StepResult, Task, Trajectory, Usage, Verdict
 
 PLUGIN = Path(__file__).parent / "plugin"
@@ -83,7 +82,8 @@ class ToyEnv(Env):
 
     def verdict(self) -> Verdict:
         missed = abs(self._cell - self._goal)
-        return Verdict(Status.OK, success=self._stopped and not missed, score=1 - missed / (CELLS - 1) if self._stopped else 0.0)
+        score = 1 - missed / (CELLS - 1) if self._stopped else 0.0
+        return Verdict(Status.OK, success=self._stopped and not missed, score=score)
 
     def oracle(self, task: Task) -> Sequence[str]:
         start, goal = task.payload

@@ -17,11 +17,9 @@ def compare(
     a: Annotated[str, typer.Option("--a", help="method, or folder of a run")],
     b: Annotated[str, typer.Option("--b", help="method, or folder of a run")],
     env: Annotated[str | None, typer.Option("--env", help="environment; those of the folders by default")] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option("--metric", help="success by default; repeatable, Holm's family is what is printed")
-    ] = None,
+    metric: Annotated[list[str] | None, typer.Option("--metric", help="success by default; repeatable")] = None,
     design: Annotated[
-        str | None, typer.Option("--design", metavar="tasks|crossed|pigeonhole", help="chosen by the methods by default")
+        str | None, typer.Option("--design", metavar="tasks|crossed|pigeonhole", help="chosen by the methods")
     ] = None,
     test: Annotated[str | None, typer.Option("--test", help="shift2, shift1, inversion, signflip, t, mcnemar")] = None,
     iteration: Annotated[

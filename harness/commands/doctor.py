@@ -13,8 +13,12 @@ DEFAULT_ENV = "webshop"
 def doctor(
     env: Annotated[str | None, typer.Option("--env", help="check this environment, or play the others on it")] = None,
     method: Annotated[str | None, typer.Option("--method", help="check this method")] = None,
-    model: Annotated[str | None, typer.Option("--model", metavar="SPEC", help="check this model, or the method with it")] = None,
-    view: Annotated[str | None, typer.Option("--view", metavar="full|compact", help="rendering that is checked")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="SPEC", help="model to check, or to play with")
+    ] = None,
+    view: Annotated[
+        str | None, typer.Option("--view", metavar="full|compact", help="rendering that is checked")
+    ] = None,
     env_data: Annotated[Path | None, typer.Option("--env-data", help="official data of the environment")] = None,
 ) -> None:
     """Check the installation or a plug-in.

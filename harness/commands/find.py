@@ -87,7 +87,8 @@ def find_run(name: str, out: Path, *, env: str | None = None) -> StoredRun:
     if not fitting:
         stored = ", ".join(run.path.name for run in runs) or "none"
         raise InputError(f'no run of "{name}"{where} in {out}; stored: {stored} (harness list runs --out {out})')
-    raise InputError("\n".join((f'"{name}"{where} means {len(fitting)} runs; name the folder of one:', *_apart(fitting))))
+    heading = f'"{name}"{where} means {len(fitting)} runs; name the folder of one:'
+    raise InputError("\n".join((heading, *_apart(fitting))))
 
 
 def _apart(runs: list[StoredRun]) -> list[str]:

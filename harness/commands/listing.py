@@ -69,9 +69,14 @@ def _envs() -> Table:
         playable = "yes" if name in registry.names("envs") else "specification only"
         count = spec.counts.get("test")
         table.add_row(
-            name, str(spec.version), str(spec.horizon), ", ".join(spec.columns), "unknown" if count is None else str(count),
-            ", ".join(spec.views), playable,
-        )  # fmt: skip
+            name,
+            str(spec.version),
+            str(spec.horizon),
+            ", ".join(spec.columns),
+            "unknown" if count is None else str(count),
+            ", ".join(spec.views),
+            playable,
+        )
     return table
 
 
@@ -114,10 +119,11 @@ def _runs(out: Path) -> Table:
     for run in stored_runs(out):
         rows = run.rows()
         seeds = ", ".join(str(seed) for seed in sorted({row.seed for row in rows}))
-        models = ", ".join(f"{role}={spec}" for role, spec in run.manifest.config["models"].items())
+        config = run.manifest.config
+        models = ", ".join(f"{role}={spec}" for role, spec in config["models"].items())
         lost = sum(not row.status.has_verdict for row in rows)
         table.add_row(
-            run.path.name, run.manifest.config["scale"], models, seeds or "-", str(len(rows)), str(lost), run.manifest.created
+            run.path.name, config["scale"], models, seeds or "-", str(len(rows)), str(lost), run.manifest.created
         )
     return table
 
@@ -141,4 +147,6 @@ def _table(*columns: str) -> Table:
 
 
 def _type(annotation: Any) -> str:
-    return getattr(annotation, "__name__", str(annotation)) if isinstance(annotation, type) else str(annotation).replace("typing.", "")
+    if isinstance(annotation, type):
+        return annotation.__name__
+    return str(annotation).replace("typing.", "")

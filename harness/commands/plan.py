@@ -72,9 +72,7 @@ def print_plan(plan: Plan, out: Path) -> None:
     wanted = {task.id for task in plan.tasks}
     rows = read_rows(folder.rows) if folder.rows.is_file() else []
     stored = Counter(
-        row.seed
-        for row in rows
-        if row.task in wanted and row.iteration in plan.evaluations and row.status.has_verdict
+        row.seed for row in rows if row.task in wanted and row.iteration in plan.evaluations and row.status.has_verdict
     )
     per_seed = len(plan.tasks) * len(plan.evaluations)
     screen = console()

@@ -11,6 +11,7 @@ from harness.commands import options as opt
 
 if TYPE_CHECKING:
     from harness.plan import Plan
+    from harness.runner import RunSummary
 
 
 def run(
@@ -27,7 +28,7 @@ def run(
     env_data: opt.EnvData = None,
     view: opt.ViewName = None,
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", help="shown in the summary; repeatable; the environment's by default")
+        list[str] | None, typer.Option("--metric", help="in the summary; the environment's by default; repeatable")
     ] = None,
     split: opt.SplitName = None,
     limit: opt.Limit = None,
@@ -71,35 +72,30 @@ def run(
 def _execute(plan: Plan, out: Path, workers: int, allow_drift: bool, metrics: tuple[str, ...]) -> int:
     """Run a plan under a progress display, print the summary, and return how many episodes have no verdict."""
     import sys
-    import time
 
     from harness.progress import Progress
     from harness.runner import run as run_plan
 
-    started = time.monotonic()
     with Progress(sys.stdout) as progress:
         done = run_plan(plan, out=out, workers=workers, allow_drift=allow_drift, listen=progress.listen)
-    _print_summary(plan, done.run_dir, metrics, time.monotonic() - started)
+    _print_summary(plan, done, metrics)
     return done.without_verdict
 
 
-def _print_summary(plan: Plan, run_dir: Path, metrics: tuple[str, ...], seconds: float) -> None:
+def _print_summary(plan: Plan, done: RunSummary, metrics: tuple[str, ...]) -> None:
     from harness.commands.printing import console, duration
     from harness.commands.summary import seed_table, summarise
-    from results.store import RunFolder, read_rows
 
-    wanted = {task.id for task in plan.tasks}
-    rows = [row for row in read_rows(RunFolder(run_dir).rows) if row.seed in plan.seeds and row.task in wanted]
-    summary = summarise(rows, iteration=plan.evaluations[-1])
+    summary = summarise(done.rows, iteration=plan.evaluations[-1])
     screen = console()
     screen.print(f"\n{plan.config.method} on {plan.config.env}, {plan.config.scale} scale, {len(plan.tasks)} tasks")
     screen.print(seed_table(summary, metrics))
     screen.print(f"tokens   {summary.tokens_in:,} in, {summary.tokens_out:,} out (evaluation)")
-    screen.print(f"time     {duration(seconds)}")
-    screen.print(f"folder   {run_dir}", soft_wrap=True)
-    if summary.without_verdict:
+    screen.print(f"time     {duration(done.seconds)}")
+    screen.print(f"folder   {done.run_dir}", soft_wrap=True)
+    if done.without_verdict:
         screen.print(
-            f"{summary.without_verdict} episodes have no verdict and are in no mean; the same command tries them again",
+            f"{done.without_verdict} episodes have no verdict and are in no mean; the same command tries them again",
             soft_wrap=True,
         )
     if summary.drifted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,7 +118,7 @@ def sparkline(values: Sequence[float], *, width: int = 60) -> str:
         return ""
     bins = min(width, len(values))
     edges = [round(k * len(values) / bins) for k in range(bins + 1)]
-    means = [sum(values[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
     low, high = min(means), max(means)
     span = high - low
     return "".join(_BARS[round((value - low) / span * (len(_BARS) - 1)) if span else 0] for value in means)

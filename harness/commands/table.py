@@ -23,7 +23,7 @@ def table(
     csv: Annotated[bool, typer.Option("--csv", help="as CSV, one line a number, unrounded")] = False,
     run: Annotated[
         list[str] | None,
-        typer.Option("--a", metavar="NAME|FOLDER", help="run of a method; every stored run of the rows by default; repeatable"),
+        typer.Option("--a", metavar="NAME|FOLDER", help="run of a row; what is stored by default; repeatable"),
     ] = None,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="bootstrap resamples")] = 10_000,
     exclude_incomplete: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -190,7 +191,8 @@ def _learning(context: MethodContext) -> None:
         has = getattr(context.method_class, name) is not getattr(Method, name)
         require(has == (iterations > 0), f"it has {iterations} iterations and {'a' if has else 'no'} method {name}()")
     has = context.method_class.observe is not Method.observe
-    require(has == context.method_class.stream, f"stream is {context.method_class.stream}, observe() is{'' if has else ' not'} there")
+    stream = context.method_class.stream
+    require(has == stream, f"stream is {stream}, and there is {'an' if has else 'no'} observe()")
 
 
 def _solves(context: MethodContext) -> None:
@@ -226,8 +228,9 @@ def _iteration(context: MethodContext) -> None:
         require(isinstance(value, float) and math.isfinite(value), f"metric {name} is {value!r}, not a finite float")
     require(any(experience.trajectories for experience in experiences), "explore brought no trajectories")
     groups = [{*experience.groups, *experience.row_groups} for experience in experiences]
-    shared = {group for i, one in enumerate(groups) for group in one if any(group in other for other in groups[i + 1 :])}
-    require(not shared, f"two draws of a task share a group: {sorted(shared)[:3]}; start its key with arena.group")
+    seen = Counter(group for of_experience in groups for group in of_experience)
+    shared = sorted(group for group, count in seen.items() if count > 1)
+    require(not shared, f"two draws of a task share a group: {shared[:3]}; start its key with arena.group")
 
 
 def _test_tasks(context: MethodContext) -> None:
@@ -245,7 +248,8 @@ def _round_trip(context: MethodContext) -> None:
     require(other.state_dict() == method.state_dict(), "state_dict() differs after save and load")
     assert method.kit is not None
     if method.kit.policy.deterministic and context.env_class.spec.deterministic:
-        require(_actions(context.solve(other)) == _actions(context.solve(method)), "it acts differently after save and load")
+        same = _actions(context.solve(other)) == _actions(context.solve(method))
+        require(same, "it acts differently after save and load")
 
 
 def _state(context: MethodContext) -> None:

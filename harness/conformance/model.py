@@ -42,12 +42,14 @@ class ModelContext:
     def model(self) -> Model:
         return self.open_model()
 
-    def ask(self, prompts: Sequence[Prompt], samplings: Sequence[Sampling], model: Model | None = None) -> list[Completion]:
+    def ask(
+        self, prompts: Sequence[Prompt], samplings: Sequence[Sampling], model: Model | None = None
+    ) -> list[Completion]:
         """One batch, or concurrent calls to a remote model."""
         model = model or self.model
         if model.in_process:
-            pairs = zip(prompts, samplings, strict=True)
-            return model.generate([Request(("check", i), prompt, sampling) for i, (prompt, sampling) in enumerate(pairs)])
+            pairs = enumerate(zip(prompts, samplings, strict=True))
+            return model.generate([Request(("check", i), *pair) for i, pair in pairs])
         return asyncio.run(_all(model, prompts, samplings))
 
     def at(self, seed: int) -> Sampling:
@@ -104,7 +106,7 @@ def _seed_counts(context: ModelContext) -> None:
     answers = context.ask([context.prompts[0]] * 16, [context.at(seed) for seed in range(16)])
     if all(answer.logprobs and sum(answer.logprobs) > -0.01 for answer in answers):
         raise Skipped("the model is certain of its answer to the first prompt")
-    require(len({answer.text for answer in answers}) > 1, "16 seeds gave one answer, though the model is not certain of it")
+    require(len({answer.text for answer in answers}) > 1, "16 seeds gave one answer of a model that is not certain")
 
 
 def _greedy(context: ModelContext) -> None:
@@ -131,7 +133,8 @@ def _usage(context: ModelContext) -> None:
         require(usage.calls == 1, f"a call counts {usage.calls} calls")
         require(usage.tokens_in > 0, "a call counts no prompt tokens")
         if answer.token_ids:
-            require(usage.tokens_out == len(answer.token_ids), f"{usage.tokens_out} counted, {len(answer.token_ids)} sampled")
+            sampled = len(answer.token_ids)
+            require(usage.tokens_out == sampled, f"{usage.tokens_out} tokens counted, {sampled} sampled")
 
 
 def _shapes(context: ModelContext) -> None:

@@ -20,9 +20,10 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from harness.errors import InputError
 from harness.model import UnsupportedOption
 from harness.models.transformers import TransformersModel
+from harness.policies import policy_folder
 
 if TYPE_CHECKING:
-    from harness.registry import ModelContext
+    from harness.model import ModelContext
 
 PAD, EOS, UNK = "<pad>", "<eos>", "<unk>"
 SPECIALS = (PAD, EOS, UNK)
@@ -238,8 +239,6 @@ def open_mini(target: str, context: ModelContext) -> MiniModel:
     Raises:
         InputError: no policy is shipped for the environment, or the folder is not whole.
     """
-    from harness.registry import policy_folder
-
     folder = Path(target) if target else policy_folder(context.env)
     if folder is None:
         raise InputError(

@@ -13,7 +13,7 @@ from harness.model import Model, Request
 from harness.types import Completion, Usage
 
 if TYPE_CHECKING:
-    from harness.registry import ModelContext
+    from harness.model import ModelContext
 
 Reply = str | InfraError
 """What a script answers with; an InfraError is raised, as if the engine had failed."""

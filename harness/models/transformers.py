@@ -42,7 +42,7 @@ from harness.training.packing import length_chunks
 from harness.types import Completion, Usage
 
 if TYPE_CHECKING:
-    from harness.registry import ModelContext
+    from harness.model import ModelContext
 
 
 class TransformersModel(TrainableModel):

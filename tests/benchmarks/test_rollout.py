@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from baselines.grpo import GRPO
-from benchmarks.rollout import Played, Setting, main, play_harness, play_lock_step, success_difference
+from benchmarks.rollout import Played, Setting, difference, main, play_harness, play_lock_step
 from harness.batching import Lane
 from harness.models.mini import MiniConfig, MiniModel, WordTokenizer
 from harness.types import Status, Verdict
@@ -91,9 +92,9 @@ def test_both_loops_sample_from_one_distribution(setting: Setting):
     """Many episodes of a policy that nobody taught: what differs is noise (three standard errors)."""
     many = replace(setting, rollouts=100)
     ours, peer = play_harness(many, 0), play_lock_step(many, 0)
-    difference, error = success_difference([(ours, peer)])
+    gap, error = difference([(ours, peer)], attrgetter("success"))
     assert error > 0
-    assert abs(difference) <= 3 * error
+    assert abs(gap) <= 3 * error
     lengths = [np.array([len(t.steps) for t in played.trajectories]) for played in (ours, peer)]
     noise = np.sqrt(sum(np.var(values) / len(values) for values in lengths))
     assert abs(lengths[0].mean() - lengths[1].mean()) <= 3 * noise
@@ -106,8 +107,8 @@ def test_difference_of_success_and_its_error_by_hand(setting: Setting):
     """Two tasks, two episodes each: rates 1/2 and 1 against 0 and 1; only the first task's 1/2 has a variance, 1/4."""
     ours, peer = play_harness(setting, 0), play_lock_step(setting, 0)
     pair = (_with_success(ours, [True, False, True, True]), _with_success(peer, [False, False, True, True]))
-    difference, error = success_difference([pair])
-    assert difference == pytest.approx(1 / 4)
+    gap, error = difference([pair], attrgetter("success"))
+    assert gap == pytest.approx(1 / 4)
     assert error == pytest.approx(np.sqrt(1 / 4 / 2) / 2)
 
 

@@ -119,7 +119,9 @@ def test_options_reach_the_configuration_and_its_digest(extra, changed, capsys):
     assert _digest(told) != _digest(plain)
 
 
-@pytest.mark.parametrize("extra", [("--seeds", "5"), ("--workers", "2"), ("--out", "elsewhere"), ("--executor", "local")])
+@pytest.mark.parametrize(
+    "extra", [("--seeds", "5"), ("--workers", "2"), ("--out", "elsewhere"), ("--executor", "local")]
+)
 def test_seeds_workers_and_folders_do_not_reach_the_digest(extra, capsys):
     assert main([*WALK, "--dry-run"]) == 0
     plain = capsys.readouterr().out

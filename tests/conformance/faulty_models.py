@@ -77,7 +77,7 @@ class HalfLogprobs(Altered):
 
 
 class Bandit(TrainableModel):
-    """Two words, whatever is asked; log-probabilities are known exactly, and `error` is added when they are asked for."""
+    """Answers as the toy; scored again it knows its log-probabilities exactly, but for `error`."""
 
     backend = "bandit"
     error = 0.0

@@ -42,10 +42,14 @@ def test_a_sound_method_passes_every_check(method_class):
     findings = check_method(method_class, ToyEnv, ToyModel)
     assert _failed(findings) == []
     skipped = {finding.check for finding in findings if finding.outcome == "skip"}
-    assert skipped == (set() if method_class is ToyLearner else {"a whole iteration", "learning leaves test tasks alone"})
+    assert skipped == (
+        set() if method_class is ToyLearner else {"a whole iteration", "learning leaves test tasks alone"}
+    )
 
 
-@pytest.mark.parametrize(("check", "method_class"), faulty_methods.FAULTS, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("check", "method_class"), faulty_methods.FAULTS, ids=lambda value: getattr(value, "__name__", "")
+)
 def test_a_faulty_method_is_found(check, method_class):
     assert _failed(check_method(method_class, ToyEnv, ToyModel, only=[check])) == [check]
 
@@ -55,7 +59,9 @@ def test_a_sound_model_passes_every_check():
     assert [f.outcome for f in check_model(faulty_models.Bandit, PROMPTS, only=["scored again as sampled"])] == ["pass"]
 
 
-@pytest.mark.parametrize(("check", "model_class"), faulty_models.FAULTS, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("check", "model_class"), faulty_models.FAULTS, ids=lambda value: getattr(value, "__name__", "")
+)
 def test_a_faulty_model_is_found(check, model_class):
     assert _failed(check_model(model_class, PROMPTS, only=[check])) == [check]
 

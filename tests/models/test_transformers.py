@@ -10,11 +10,19 @@ import pytest
 import torch
 
 from harness.errors import InputError
-from harness.model import LossOutput, MicroBatch, OptimizerConfig, Request, Sampling, TrainingRow, UnsupportedOption
+from harness.model import (
+    LossOutput,
+    MicroBatch,
+    ModelContext,
+    OptimizerConfig,
+    Request,
+    Sampling,
+    TrainingRow,
+    UnsupportedOption,
+)
 from harness.models.mini import MiniModel
 from harness.models.scoring import entropy
 from harness.models.transformers import TransformersModel, open_transformers
-from harness.registry import ModelContext
 from harness.training.packing import micro_batches
 from tests.models.tiny import advantages, prompts, reinforce, requests, sampled_rows, tiny
 
