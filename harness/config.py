@@ -203,6 +203,8 @@ def _merge_preset(
                 raise unknown("run option", str(key), set(RunConfig.model_fields) - set(NAMED))
             if key == "models" and not isinstance(value, dict):
                 raise InputError(f"models must hold a mapping of roles to models ({{policy: mini}}); got {value!r}")
+            if key == "view" and not strict and value not in registry.env_spec(env).views:
+                continue  # a preset prefers a view; an environment that has no such view keeps its own
             run[key] = {**run.get("models", {}), **value} if key == "models" else value
     shared = {**_section(content, "method"), **_section(of_env, "method")}
     for key, value in shared.items():

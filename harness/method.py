@@ -82,7 +82,10 @@ class Method(ABC):
 
     @property
     def iterations(self) -> int:
-        """Rounds of explore and learn; 0 for a method that does not learn."""
+        """Rounds of explore and learn; 0 for a method that does not learn.
+
+        A method that learns has an option of this name: the plan reads it without making the method.
+        """
         return 0
 
     @property

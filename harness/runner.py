@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from harness import registry
 from harness.config import RunConfig, method_digest
 from harness.errors import InputError
-from harness.events import Event, Notice
+from harness.events import Event, Finished, Notice, Started
 from harness.executors.local import execute
 from harness.lock import run_lock
 from harness.manifest import Manifest, plugin_versions, settle
@@ -122,7 +122,14 @@ def run(
         finished = frozenset(row.key for row in stored_rows(folder) if row.status.has_verdict)
         units = [unit for unit in all_units(plan) if not is_done(plan, unit, finished)]
         work = SeedWork(plan.config, plan.seeds, folder, finished, drift)
+        lanes = {seed: [unit for unit in units if unit.seed == seed] for seed in plan.seeds}
+        by_lane = {seed: found for seed, found in lanes.items() if found and found[0].lane is not None}
+        for seed, found in by_lane.items():  # a cell announces itself; lanes of one seed may be anywhere
+            missing = sum(key not in finished for unit in found for key in unit_keys(plan, unit))
+            listen(Started(seed, 0, 0, missing))
         execute(units, work, workers=workers, listen=listen)
+        for seed in by_lane:
+            listen(Finished(seed))
         wanted = {key for unit in all_units(plan) for key in unit_keys(plan, unit)}
         rows = tuple(row for row in stored_rows(folder) if row.key in wanted)
     return RunSummary(folder.path, rows, len(wanted) - len(rows), time.perf_counter() - started)

@@ -44,8 +44,9 @@ def test_a_seed_explores_learns_and_evaluates_where_planned(tmp_path):
 def test_a_row_says_where_it_comes_from(tmp_path):
     plan = toy_plan()
     cell(plan, tmp_path).run()
-    row = read_rows(RunFolder(tmp_path / plan.name).rows)[0]
     task = plan.tasks[0]
+    rows = read_rows(RunFolder(tmp_path / plan.name).rows)
+    row = next(row for row in rows if (row.task, row.iteration) == (task.id, 0))
     assert (row.run, row.method, row.env, row.model, row.task) == (plan.name, "toy-learner", "toy", "toy", task.id)
     assert (row.subset, row.seed, row.iteration, row.status) == (task.subset, 0, 0, Status.OK)
     assert (row.backend, row.deterministic, row.protocol, row.view) == ("toy", True, "standard", "compact")

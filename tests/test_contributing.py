@@ -1,78 +1,74 @@
 """The examples of CONTRIBUTING.md, installed as a plug-in would be and run as the document says."""
 
+import os
 import shlex
-import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.batching import Lane
+from harness.cli import main
+from harness.episode import Episode
+from harness.model import Kit
+from harness.models.scripted import ScriptedModel
 from tests.documents import ROOT, blocks, commands
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
-    """A folder with the examples' files, and with the metadata that pip would write for their entry points."""
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the examples' files and the metadata that pip would write for them, on the path, and gone into."""
     for language in ("python", "yaml"):
         for block in blocks("CONTRIBUTING.md", language):
             path = tmp_path / block.splitlines()[0].removeprefix("# ")
             path.parent.mkdir(exist_ok=True)
             path.write_text(block)
     (declared,) = (tomllib.loads(block) for block in blocks("CONTRIBUTING.md", "toml"))
-    metadata = tmp_path / "my_package-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
     lines = [
         line
         for group, points in declared["project"]["entry-points"].items()
         for line in (f"[{group}]", *(f"{name} = {target}" for name, target in points.items()))
     ]
+    metadata = tmp_path / "my_package-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    return tmp_path
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    for name in [name for name in sys.modules if name.partition(".")[0] == "my_package"]:
+        del sys.modules[name]
 
 
-def harness(folder: Path, *arguments: str) -> str:
-    """Run the command line in a fresh process that finds the plug-in; its output."""
-    path = f"{folder}:{ROOT}"
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", *arguments],
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": path, "HOME": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"harness {' '.join(arguments)}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
-    return done.stdout
+@pytest.mark.usefixtures("package")
+def test_the_examples_are_listed(capsys: pytest.CaptureFixture[str]):
+    for kind, name in (("methods", "majority"), ("envs", "guess")):
+        assert main(["list", kind]) == 0
+        assert name in capsys.readouterr().out
 
 
-def test_the_examples_are_listed(package: Path):
-    assert "majority" in harness(package, "list", "methods")
-    assert "guess" in harness(package, "list", "envs")
-
-
-def test_the_examples_run_as_the_document_says(package: Path):
+@pytest.mark.usefixtures("package")
+def test_the_examples_run_as_the_document_says(capsys: pytest.CaptureFixture[str]):
     """Vanilla and Majority both always say 13, so each solves one of the eight test tasks: 12.5%."""
     for command in commands("CONTRIBUTING.md"):
-        words = shlex.split(command)
-        assert words[0] == "harness"
-        output = harness(package, *words[1:])
-    table = output
-    assert "Majority of 3" in table
-    assert "12.5" in table
+        program, *arguments = shlex.split(command)
+        assert program == "harness"
+        here = ["--workers", "1"] if arguments[0] == "run" else []  # one worker is this process: no start-up
+        code = main([*arguments, *here])
+        printed = capsys.readouterr()
+        assert code == 0, f"{command}\n{printed.out}\n{printed.err}"
+    rows = [line for line in printed.out.splitlines() if "12.5" in line]
+    assert [row.split()[0] for row in rows] == ["Vanilla", "Majority"]
 
 
-def test_majority_follows_the_majority(package: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.usefixtures("package")
+def test_majority_follows_the_majority():
     """Two of three say the hidden number, one says another: the episode succeeds in one step."""
-    monkeypatch.syspath_prepend(str(package))
     from my_package.guess import Guess
     from my_package.majority import Majority
-
-    from harness.batching import Lane
-    from harness.episode import Episode
-    from harness.model import Kit
-    from harness.models.scripted import ScriptedModel
 
     method = Majority(Majority.Config(), spec=Guess.spec, view="full", seed=0)
     model = ScriptedModel(["<action>13</action>", "<action>3</action>", "<action>13</action>"])

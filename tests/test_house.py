@@ -47,7 +47,7 @@ def floor(name: str) -> int:
         return 0
     if second in CONTRACTS:
         return 1
-    return 2 if second in ("models", "training", "skills") else 6
+    return 2 if second in ("models", "policies", "training", "skills") else 6
 
 
 def imported(name: str, nodes: Iterable[ast.AST]) -> frozenset[str]:

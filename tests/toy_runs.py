@@ -22,10 +22,9 @@ def toy_plan(
     *overrides: str, method: str = "toy-learner", seeds: Sequence[int] = (0,), model: str = "toy", **given: Any
 ) -> Plan:
     """A plan of three iterations with a checkpoint after each, evaluated at 0, 2 and the last."""
-    defaults = ["iterations=3", "eval_at=[0, 2]", "checkpoint_every=1"] if method == "toy-learner" else []
-    config = resolve(
-        method=method, env="toy", models={"policy": model}, overrides=[*defaults, *overrides], **{"lane": 4, **given}
-    )
+    small = ["iterations=3", "tasks_per_iteration=2", "rollouts=4", "eval_at=[0, 2]", "checkpoint_every=1"]
+    options = [*(small if method == "toy-learner" else []), *overrides]
+    config = resolve(method=method, env="toy", models={"policy": model}, overrides=options, **{"lane": 4, **given})
     return make_plan(config, seeds)
 
 

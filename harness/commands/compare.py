@@ -10,21 +10,20 @@ import typer
 from harness.commands import options as opt
 
 if TYPE_CHECKING:
+    from harness.commands.find import StoredRun
     from results.compare import Coupling
+    from results.records import EpisodeRow
 
 
 def compare(
-    a: Annotated[str, typer.Option("--a", help="method, or folder of a run")],
-    b: Annotated[str, typer.Option("--b", help="method, or folder of a run")],
+    a: Annotated[str, typer.Option("--a", help="method, or folder of a run; NAME@N compares it after iteration N")],
+    b: Annotated[str, typer.Option("--b", help="likewise; --a grpo --b grpo@0 is a method against its own start")],
     env: Annotated[str | None, typer.Option("--env", help="environment; those of the folders by default")] = None,
     metric: Annotated[list[str] | None, typer.Option("--metric", help="success by default; repeatable")] = None,
     design: Annotated[
         str | None, typer.Option("--design", metavar="tasks|crossed|pigeonhole", help="chosen by the methods")
     ] = None,
     test: Annotated[str | None, typer.Option("--test", help="shift2, shift1, inversion, signflip, t, mcnemar")] = None,
-    iteration: Annotated[
-        int | None, typer.Option("--iteration", min=0, help="compare after this iteration; each run's last by default")
-    ] = None,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="bootstrap resamples")] = 10_000,
     exclude_incomplete: Annotated[
         bool, typer.Option("--exclude-incomplete", help="drop tasks without a verdict on either side, and list them")
@@ -35,7 +34,6 @@ def compare(
 
     Prints difference (a - b), interval, p, Holm's p, design, test, tasks, seeds and discordant pairs.
     """
-    from harness.commands.find import find_run
     from harness.commands.summary import METRICS
     from harness.errors import InputError, unknown
     from reports.compare import render_comparison
@@ -49,23 +47,34 @@ def compare(
     for option, value, known in (("--design", design, list(VALID_TESTS)), ("--test", test, tests)):
         if value is not None and value not in known:
             raise unknown(option, value, known)
-    first, second = find_run(a, out, env=env), find_run(b, out, env=env)
+    (first, rows_a), (second, rows_b) = (_named(name, out, env) for name in (a, b))
     try:
         found = compare_runs(
-            first.rows(),
-            second.rows(),
+            rows_a,
+            rows_b,
             coupling_a=coupling_of(first.method),
             coupling_b=coupling_of(second.method),
             metrics=tuple(metric or ("success",)),
             design=design,  # type: ignore[arg-type]  # checked above
             test=test,  # type: ignore[arg-type]
             resamples=resamples,
-            iteration=iteration,
             exclude_incomplete=exclude_incomplete,
         )
     except ValueError as error:
         raise InputError(f"{_name(first.path)} and {_name(second.path)} cannot be compared: {error}") from error
     print(render_comparison(*_labels(a, b, first.path, second.path), found))
+
+
+def _named(name: str, out: Path, env: str | None) -> tuple[StoredRun, list[EpisodeRow]]:
+    """A run and its rows after the iteration that "NAME@N" names, or after the last that was planned."""
+    from harness.commands.find import find_run
+
+    plain, at, number = name.rpartition("@")
+    if not at or not number.isdigit():
+        run = find_run(name, out, env=env)
+        return run, run.rows_at(run.last_iteration)
+    run = find_run(plain, out, env=env)
+    return run, run.rows_at(int(number))
 
 
 def coupling_of(method: str) -> Coupling:

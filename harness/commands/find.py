@@ -27,6 +27,11 @@ class StoredRun:
         return str(self.manifest.config["env"])
 
     @property
+    def last_iteration(self) -> int:
+        """The iteration after which the run is finished; 0 for a method that does not learn."""
+        return int(self.manifest.config["options"].get("iterations", 0))
+
+    @property
     def has_rows(self) -> bool:
         from results.store import RunFolder
 
@@ -42,6 +47,24 @@ class StoredRun:
 
         rows = RunFolder(self.path).rows
         return read_rows(rows) if rows.is_file() else []
+
+    def rows_at(self, iteration: int) -> list[EpisodeRow]:
+        """Rows of one evaluation.
+
+        Raises:
+            InputError: there are none: the run is not finished, or was not evaluated after that iteration.
+        """
+        from harness.errors import InputError
+
+        stored = self.rows()
+        rows = [row for row in stored if row.iteration == iteration]
+        if not rows:
+            there = ", ".join(map(str, sorted({row.iteration for row in stored}))) or "none"
+            raise InputError(
+                f"{self.path.name} has no rows of iteration {iteration}; evaluated so far: {there} (finish the run with "
+                f"the command that `harness show {self.path.name}` prints, or name an iteration: NAME@N)"
+            )
+        return rows
 
 
 def stored_runs(out: Path) -> list[StoredRun]:

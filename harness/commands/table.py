@@ -79,7 +79,7 @@ def _as_rows(run: StoredRun, spec: TableSpec) -> RunRows:
     from reports.tables import RunRows
 
     config = run.manifest.config
-    rows = run.rows()
+    rows = run.rows_at(run.last_iteration)
     model = str(config["models"]["policy"])
     reasons = why_not_comparable(run, rows)
     backbone = next((name for name in spec.backbones if model.rpartition("/")[2] == name), None)

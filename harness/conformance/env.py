@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from harness.batching import Lane
 from harness.conformance import task_lists
 from harness.conformance.findings import Finding, Skipped, require, run_checks
-from harness.conformance.worlds import NONSENSE, EnvContext, needs_determinism, play, played, steps_of
+from harness.conformance.worlds import NONSENSE, EnvUnderTest, needs_determinism, play, played, steps_of
 from harness.env import Env
 from harness.episode import Episode
 from harness.model import Kit, Sampling
@@ -35,13 +35,13 @@ def check_env(
         seed: of the choice of tasks.
         only: names of checks; all by default.
     """
-    return run_checks(CHECKS, EnvContext(env_class, view, data, samples, seed), only)
+    return run_checks(CHECKS, EnvUnderTest(env_class, view, data, samples, seed), only)
 
 
 # -- what it says of itself -----------------------------------------------------------------------------------------
 
 
-def _spec(context: EnvContext) -> None:
+def _spec(context: EnvUnderTest) -> None:
     spec = context.spec
     require(bool(spec.name), "spec.name is empty")
     require(spec.horizon >= 1, f"spec.horizon is {spec.horizon}")
@@ -50,7 +50,7 @@ def _spec(context: EnvContext) -> None:
     require(bool(spec.actions), "spec.actions is empty: no prompt can say how an action is written")
 
 
-def _pickling(context: EnvContext) -> None:
+def _pickling(context: EnvUnderTest) -> None:
     with context.open() as env:
         for task in context.played:
             copy = pickle.loads(pickle.dumps(task))  # our own bytes, written one line above
@@ -64,7 +64,7 @@ def _pickling(context: EnvContext) -> None:
 # -- determinism ----------------------------------------------------------------------------------------------------
 
 
-def _seeds(context: EnvContext) -> None:
+def _seeds(context: EnvUnderTest) -> None:
     needs_determinism(context)
     for task in context.played:
         with context.open() as one, context.open() as other:
@@ -74,7 +74,7 @@ def _seeds(context: EnvContext) -> None:
             )
 
 
-def _steps(context: EnvContext) -> None:
+def _steps(context: EnvUnderTest) -> None:
     needs_determinism(context)
     for task in context.played:
         actions = context.walk(task)
@@ -83,7 +83,7 @@ def _steps(context: EnvContext) -> None:
         require(first == second, f"task {task.id!r}: the same actions had different effects")
 
 
-def _again(context: EnvContext) -> None:
+def _again(context: EnvUnderTest) -> None:
     needs_determinism(context)
     for task in context.played:
         actions = context.walk(task)
@@ -95,7 +95,7 @@ def _again(context: EnvContext) -> None:
             )
 
 
-def _isolation(context: EnvContext) -> None:
+def _isolation(context: EnvUnderTest) -> None:
     needs_determinism(context)
     if context.spec.state == "shared":
         raise Skipped("episodes share their site, the spec says")
@@ -113,7 +113,7 @@ def _isolation(context: EnvContext) -> None:
 # -- steps and verdicts ---------------------------------------------------------------------------------------------
 
 
-def _types(context: EnvContext) -> None:
+def _types(context: EnvUnderTest) -> None:
     for task in context.played:
         with context.open() as env:
             observation = env.reset(task, seed=context.seed)
@@ -134,7 +134,7 @@ def _types(context: EnvContext) -> None:
                 require(isinstance(result.info, StepInfo), f"info is {type(result.info).__name__}, not a StepInfo")
 
 
-def _no_op(context: EnvContext) -> None:
+def _no_op(context: EnvUnderTest) -> None:
     for task in context.played:
         with context.open() as env:
             before = env.reset(task, seed=context.seed)
@@ -144,7 +144,7 @@ def _no_op(context: EnvContext) -> None:
             require(not (result.terminated or result.truncated), f"the action {NONSENSE!r} ended the episode")
 
 
-def _horizon(context: EnvContext) -> None:
+def _horizon(context: EnvUnderTest) -> None:
     for task in context.played:
         env = context.env_class(view=context.view, data=context.data)
         lane = Lane()
@@ -174,7 +174,7 @@ async def _refused(episode: Episode) -> Trajectory:
     return await episode.close()
 
 
-def _gold(context: EnvContext) -> None:
+def _gold(context: EnvUnderTest) -> None:
     solved = 0
     for task in context.played:
         with context.open() as env:
@@ -191,7 +191,7 @@ def _gold(context: EnvContext) -> None:
         raise Skipped("the environment knows no solutions: its grader is not tested on a right answer")
 
 
-def _wrong(context: EnvContext) -> None:
+def _wrong(context: EnvUnderTest) -> None:
     failed = 0
     for task in context.played:
         with context.open() as env:
@@ -207,7 +207,7 @@ def _wrong(context: EnvContext) -> None:
         raise Skipped("the environment knows no wrong answers: its grader is not tested on one")
 
 
-def _score_range(context: EnvContext) -> None:
+def _score_range(context: EnvUnderTest) -> None:
     for task in context.played:
         for actions in ((), context.walk(task)):
             with context.open() as env:
@@ -217,7 +217,7 @@ def _score_range(context: EnvContext) -> None:
             require(bool(actions) or not verdict.success, f"task {task.id!r} is solved before its first step")
 
 
-def _close(context: EnvContext) -> None:
+def _close(context: EnvUnderTest) -> None:
     never_played = context.env_class(view=context.view, data=context.data)
     never_played.close()
     never_played.close()

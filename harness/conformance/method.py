@@ -25,7 +25,7 @@ from harness.types import Split, Task, Trajectory, View
 
 
 @dataclass
-class MethodContext:
+class MethodUnderTest:
     """A method under test.
 
     Attributes:
@@ -158,14 +158,14 @@ def check_method(
         seed: of the run.
         only: names of checks; all by default.
     """
-    context = MethodContext(
+    context = MethodUnderTest(
         method_class, env_class, open_model, config or method_class.Config(), view or env_class.spec.views[0], embedder,
         samples, seed,
     )  # fmt: skip
     return run_checks(CHECKS, context, only)
 
 
-def _declares(context: MethodContext) -> None:
+def _declares(context: MethodUnderTest) -> None:
     method = context.method_class
     require(bool(getattr(method, "name", "")), "it has no name")
     require(method.coupling in get_args(Coupling), f"coupling is {method.coupling!r}, not one of {get_args(Coupling)}")
@@ -175,7 +175,7 @@ def _declares(context: MethodContext) -> None:
     require(not bare, f"options without a description: {', '.join(bare)}")
 
 
-def _coupling(context: MethodContext) -> None:
+def _coupling(context: MethodUnderTest) -> None:
     method = context.make()
     learns = method.iterations > 0 or method.stream
     require(
@@ -185,7 +185,7 @@ def _coupling(context: MethodContext) -> None:
     )
 
 
-def _learning(context: MethodContext) -> None:
+def _learning(context: MethodUnderTest) -> None:
     iterations = context.make().iterations
     for name in ("explore", "learn"):
         has = getattr(context.method_class, name) is not getattr(Method, name)
@@ -195,7 +195,7 @@ def _learning(context: MethodContext) -> None:
     require(has == stream, f"stream is {stream}, and there is {'an' if has else 'no'} observe()")
 
 
-def _solves(context: MethodContext) -> None:
+def _solves(context: MethodUnderTest) -> None:
     method = context.make()
     for trajectory in context.solve(method):
         require(isinstance(trajectory, Trajectory), f"solve gave {type(trajectory).__name__}, not a Trajectory")
@@ -204,14 +204,14 @@ def _solves(context: MethodContext) -> None:
         require(not trainable, f"turns of an evaluation are marked trainable: {trainable}")
 
 
-def _solve_is_pure(context: MethodContext) -> None:
+def _solve_is_pure(context: MethodUnderTest) -> None:
     method = context.make()
     before = json.dumps(method.state_dict(), sort_keys=True)
     context.solve(method)
     require(json.dumps(method.state_dict(), sort_keys=True) == before, "solve changed state_dict()")
 
 
-def _solve_again(context: MethodContext) -> None:
+def _solve_again(context: MethodUnderTest) -> None:
     method = context.make()
     assert method.kit is not None
     if not (method.kit.policy.deterministic and context.env_class.spec.deterministic):
@@ -221,7 +221,7 @@ def _solve_again(context: MethodContext) -> None:
     require(_actions(context.solve(context.make())) == first, "a second instance solves the same tasks differently")
 
 
-def _iteration(context: MethodContext) -> None:
+def _iteration(context: MethodUnderTest) -> None:
     _needs_learning(context)
     _, experiences, metrics, _ = context.trained
     for name, value in metrics.items():
@@ -233,13 +233,13 @@ def _iteration(context: MethodContext) -> None:
     require(not shared, f"two draws of a task share a group: {shared[:3]}; start its key with arena.group")
 
 
-def _test_tasks(context: MethodContext) -> None:
+def _test_tasks(context: MethodUnderTest) -> None:
     _needs_learning(context)
     _, _, _, splits = context.trained
     require("test" not in splits, "exploring or learning reset a test task")
 
 
-def _round_trip(context: MethodContext) -> None:
+def _round_trip(context: MethodUnderTest) -> None:
     method = context.make() if not context.make().iterations else context.trained[0]
     other = context.make()
     with TemporaryDirectory() as folder:
@@ -252,14 +252,14 @@ def _round_trip(context: MethodContext) -> None:
         require(same, "it acts differently after save and load")
 
 
-def _state(context: MethodContext) -> None:
+def _state(context: MethodUnderTest) -> None:
     method = context.make() if not context.make().iterations else context.trained[0]
     state = method.state_dict()
     copy = json.loads(json.dumps(state))
     require(copy == state, "state_dict() is not plain JSON values (tuples, sets and number keys do not survive)")
 
 
-def _needs_learning(context: MethodContext) -> None:
+def _needs_learning(context: MethodUnderTest) -> None:
     if not context.make().iterations:
         raise Skipped("the method does not learn")
 

@@ -25,7 +25,7 @@ _TOLERANCE = 1e-3
 
 
 @dataclass
-class ModelContext:
+class ModelUnderTest:
     """A model under test.
 
     Attributes:
@@ -81,11 +81,11 @@ def check_model(
             sampling too.
         only: names of checks; all by default.
     """
-    context = ModelContext(open_model, tuple(prompts), sampling or Sampling(max_tokens=16))
+    context = ModelUnderTest(open_model, tuple(prompts), sampling or Sampling(max_tokens=16))
     return run_checks(CHECKS, context, only)
 
 
-def _repeats(context: ModelContext) -> None:
+def _repeats(context: ModelUnderTest) -> None:
     _needs_determinism(context)
     asked = context.mixed()
     first = context.ask(*asked)
@@ -93,7 +93,7 @@ def _repeats(context: ModelContext) -> None:
     _same(first, context.ask(*asked, model=context.open_model()), "opened and asked again")
 
 
-def _alone(context: ModelContext) -> None:
+def _alone(context: ModelUnderTest) -> None:
     _needs_determinism(context)
     prompts, samplings = context.mixed()
     batched = context.ask(prompts, samplings)
@@ -102,20 +102,20 @@ def _alone(context: ModelContext) -> None:
     _same(batched, context.ask(prompts[::-1], samplings[::-1])[::-1], "asked in another order")
 
 
-def _seed_counts(context: ModelContext) -> None:
+def _seed_counts(context: ModelUnderTest) -> None:
     answers = context.ask([context.prompts[0]] * 16, [context.at(seed) for seed in range(16)])
     if all(answer.logprobs and sum(answer.logprobs) > -0.01 for answer in answers):
         raise Skipped("the model is certain of its answer to the first prompt")
     require(len({answer.text for answer in answers}) > 1, "16 seeds gave one answer of a model that is not certain")
 
 
-def _greedy(context: ModelContext) -> None:
+def _greedy(context: ModelUnderTest) -> None:
     greedy = [dataclasses.replace(context.sampling, temperature=0.0, seed=seed) for seed in (1, 2)]
     first, second = context.ask([context.prompts[0]] * 2, greedy)
     require(first.text == second.text, f"at temperature 0 two seeds gave {first.text!r} and {second.text!r}")
 
 
-def _limit(context: ModelContext) -> None:
+def _limit(context: ModelUnderTest) -> None:
     for limit in (1, 3):
         samplings = [dataclasses.replace(context.at(seed), max_tokens=limit) for seed in range(len(context.prompts))]
         for answer in context.ask(context.prompts, samplings):
@@ -127,7 +127,7 @@ def _limit(context: ModelContext) -> None:
     require(all(a.finish_reason in ("stop", "length") for a in whole), "finish_reason is neither stop nor length")
 
 
-def _usage(context: ModelContext) -> None:
+def _usage(context: ModelUnderTest) -> None:
     for answer in context.ask(*context.mixed()):
         usage = answer.usage
         require(usage.calls == 1, f"a call counts {usage.calls} calls")
@@ -137,7 +137,7 @@ def _usage(context: ModelContext) -> None:
             require(usage.tokens_out == sampled, f"{usage.tokens_out} tokens counted, {sampled} sampled")
 
 
-def _shapes(context: ModelContext) -> None:
+def _shapes(context: ModelUnderTest) -> None:
     for answer in _with_logprobs(context):
         ids, logprobs = answer.token_ids, answer.logprobs
         require(len(ids) == len(logprobs), f"{len(ids)} token ids and {len(logprobs)} log-probabilities")
@@ -145,7 +145,7 @@ def _shapes(context: ModelContext) -> None:
         require(bool(answer.prompt_ids), "an answer without prompt_ids cannot be trained on")
 
 
-def _frequencies(context: ModelContext) -> None:
+def _frequencies(context: ModelUnderTest) -> None:
     _with_logprobs(context)
     for sampling in (Sampling(max_tokens=1), Sampling(0.7, 0.8, 20, max_tokens=1)):
         try:
@@ -155,7 +155,7 @@ def _frequencies(context: ModelContext) -> None:
         _frequencies_under(context, sampling)
 
 
-def _frequencies_under(context: ModelContext, sampling: Sampling) -> None:
+def _frequencies_under(context: ModelUnderTest, sampling: Sampling) -> None:
     seeded = [dataclasses.replace(sampling, seed=seed) for seed in range(_DRAWS)]
     drawn = context.ask([context.prompts[0]] * _DRAWS, seeded)
     told: dict[int, float] = {}
@@ -177,7 +177,7 @@ def _frequencies_under(context: ModelContext, sampling: Sampling) -> None:
         )
 
 
-def _rescored(context: ModelContext) -> None:
+def _rescored(context: ModelUnderTest) -> None:
     model = context.model
     if not isinstance(model, TrainableModel):
         raise Skipped("the model is not trainable")
@@ -189,7 +189,7 @@ def _rescored(context: ModelContext) -> None:
         require(worst < _TOLERANCE, f"logprobs() differs by {worst:.2g} from what was recorded at sampling")
 
 
-def _with_logprobs(context: ModelContext) -> list[Completion]:
+def _with_logprobs(context: ModelUnderTest) -> list[Completion]:
     answers = context.ask(*context.mixed())
     if not any(answer.token_ids or answer.logprobs for answer in answers):
         raise Skipped("the engine tells neither token ids nor log-probabilities; it cannot be trained with")
@@ -202,7 +202,7 @@ def _same(first: Sequence[Completion], second: Sequence[Completion], how: str) -
         require(one.token_ids == other.token_ids, f"{how}, {one.text!r} has other token ids")
 
 
-def _needs_determinism(context: ModelContext) -> None:
+def _needs_determinism(context: ModelUnderTest) -> None:
     if not context.model.deterministic:
         raise Skipped("the model says that it is not deterministic")
 

@@ -9,11 +9,11 @@ import sys
 from collections import Counter
 
 from harness.conformance.findings import Broken, Skipped, require
-from harness.conformance.worlds import EnvContext
+from harness.conformance.worlds import EnvUnderTest
 from harness.types import SPLITS, Task
 
 
-def lists(context: EnvContext) -> None:
+def lists(context: EnvUnderTest) -> None:
     ids: Counter[str] = Counter()
     for split, tasks in context.tasks.items():
         for task in tasks:
@@ -26,7 +26,7 @@ def lists(context: EnvContext) -> None:
     require(not twice, f"task ids that occur twice: {', '.join(twice[:3])}")
 
 
-def splits(context: EnvContext) -> None:
+def splits(context: EnvUnderTest) -> None:
     seen: dict[str, Task] = {}
     for tasks in context.tasks.values():
         for task in tasks:
@@ -35,7 +35,7 @@ def splits(context: EnvContext) -> None:
                 raise Broken(f"{other.split} task {other.id!r} and {task.split} task {task.id!r} have one instruction")
 
 
-def counts(context: EnvContext) -> None:
+def counts(context: EnvUnderTest) -> None:
     known = {split: count for split, count in context.spec.counts.items() if count is not None}
     tests = context.tasks["test"]
     for split in SPLITS:
@@ -51,7 +51,7 @@ def counts(context: EnvContext) -> None:
         raise Skipped("the spec gives no counts")
 
 
-def fresh_lists(context: EnvContext) -> None:
+def fresh_lists(context: EnvUnderTest) -> None:
     with context.open() as env:
         for split, tasks in context.tasks.items():
             require(tuple(env.tasks(split)) == tasks, f"a fresh instance has another list of {split} tasks")
@@ -69,7 +69,7 @@ print(json.dumps([[task.id, task.instruction] for task in tasks]))
 """
 
 
-def other_process(context: EnvContext) -> None:
+def other_process(context: EnvUnderTest) -> None:
     where = [context.env_class.__module__, context.env_class.__qualname__, context.view, context.data]
     if "<locals>" in context.env_class.__qualname__:
         raise Skipped("the class is local to a function: another process cannot import it")

@@ -21,7 +21,7 @@ _LONGEST = 30
 
 
 @dataclass(frozen=True)
-class EnvContext:
+class EnvUnderTest:
     """An environment under test.
 
     Attributes:
@@ -79,7 +79,7 @@ class EnvContext:
             return actions
 
 
-def needs_determinism(context: EnvContext) -> None:
+def needs_determinism(context: EnvUnderTest) -> None:
     if not context.spec.deterministic:
         raise Skipped("the spec says that it is not deterministic")
 

@@ -55,7 +55,7 @@ def test_methods_that_do_not_learn_are_compared_over_tasks(tmp_path, capsys):
     assert "success, score" in told
     code, _, told = _run(capsys, *command, "--design", "crossed", "--test", "signflip")
     assert (code, told.count("\n")) == (2, 1)
-    code, _, told = _run(capsys, *command, "--iteration", "4")
+    code, _, told = _run(capsys, "compare", "--a", f"{first}@4", "--b", second.name)
     assert code == 2
     assert "no rows of iteration 4" in told
 

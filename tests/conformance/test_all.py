@@ -9,7 +9,7 @@ import pytest
 
 from harness import registry
 from harness.conformance import check_env, check_method, check_model
-from harness.model import Model, Prompt
+from harness.model import Model, ModelContext, Prompt
 from tests.toys import ToyEnv, ToyModel
 
 TINY = {"iterations": 1, "tasks_per_iteration": 2, "rollouts": 2, "strategies": 2, "oversampling": 2, "max_tokens": 8}
@@ -47,7 +47,7 @@ def fresh_transformers() -> Model:
 
 
 def scripted() -> Model:
-    return registry.open_model("scripted:go right", registry.ModelContext("toy"))
+    return registry.open_model("scripted:go right", ModelContext("toy"))
 
 
 MODELS = {"mini": fresh_mini, "transformers": fresh_transformers, "scripted": scripted, "toy": ToyModel}
