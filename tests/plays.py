@@ -55,7 +55,9 @@ def arena(world: World, *, phase: Phase = "train", iteration: int = 1, slot: int
     return Arena(world, phase=phase, iteration=iteration, slot=slot, sampling=SAMPLING)
 
 
-def episode(world: World, *, phase: Phase = "train", horizon: int | None = None, start: int = 0, goal: int = 2) -> Episode:
+def episode(
+    world: World, *, phase: Phase = "train", horizon: int | None = None, start: int = 0, goal: int = 2
+) -> Episode:
     """One episode of an arena of its own."""
     return arena(world, phase=phase).episodes(task(start, goal), 1, horizon=horizon)[0]
 

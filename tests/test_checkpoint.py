@@ -115,7 +115,8 @@ def test_killed_at_any_rename_the_old_or_the_new_one_counts(folder, monkeypatch,
         with pytest.raises(Killed):
             folder.save(learner(2), 2)
     method = learner()
-    assert method.wins != (iteration := folder.restore(method)) or iteration in (1, 2)
+    iteration = folder.restore(method)
+    assert iteration in (1, 2)
     assert method.wins == iteration
     folder.save(learner(3), 3)
     assert names(folder) == ["iteration-3", "latest"]
@@ -153,9 +154,10 @@ def test_a_full_disk_is_said_and_the_last_checkpoint_is_as_it_was(folder, monkey
         def full(path: Path, *rest: Any) -> Any:
             raise OSError(28, "No space left on device")
 
-        with monkeypatch.context() as patch, pytest.raises(RunError, match=r"could not write .*curve\.jsonl"):
+        with monkeypatch.context() as patch:
             patch.setattr(Path, "open", full)
-            folder.append(2, {}, 0.0)
+            with pytest.raises(RunError, match=r"could not write .*curve\.jsonl"):
+                folder.append(2, {}, 0.0)
     method = learner()
     assert folder.restore(method) == 1
     assert method.wins == 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harness import registry
 from harness.config import NOT_IDENTITY, RunConfig, digest, method_digest, parse_seeds, resolve
@@ -32,7 +34,9 @@ def test_each_layer_overrides_the_one_before(tmp_path):
     preset = write(tmp_path, "run: {lane: 3}\nmethod: {iterations: 5, rollouts: 5}", "preset.yaml")
     file = write(tmp_path, "run: {lane: 4}\nmethod: {iterations: 6}")
     base = toy()
-    assert (base.lane, base.options["iterations"], base.view) == (64, 90, "compact"), "from the mini preset"
+    shipped = yaml.safe_load((files("harness") / "presets" / "mini.yaml").read_text())
+    assert (base.lane, base.view) == (shipped["run"]["lane"], shipped["run"]["view"])
+    assert base.options["iterations"] == shipped["method"]["iterations"]
     with_preset = toy(presets=[str(preset)])
     assert (with_preset.lane, with_preset.options["iterations"], with_preset.options["rollouts"]) == (3, 5, 5)
     with_file = toy(presets=[str(preset)], config_file=file)
@@ -257,14 +261,10 @@ def test_options_come_back_as_the_methods_own_config():
 
 
 @pytest.mark.parametrize(
-    ("text", "seeds"), [("3", (0, 1, 2)), ("1", (0,)), ("0,1,2", (0, 1, 2)), ("7,", None), ("4,2", (4, 2)), ("9,", None)]
+    ("text", "seeds"), [("3", (0, 1, 2)), ("1", (0,)), ("0,1,2", (0, 1, 2)), ("4,2", (4, 2)), (" 1, 2", (1, 2))]
 )
 def test_seeds_are_a_count_or_a_list(text, seeds):
-    if seeds is None:
-        with pytest.raises(InputError, match="takes a count or a list"):
-            parse_seeds(text)
-    else:
-        assert parse_seeds(text) == seeds
+    assert parse_seeds(text) == seeds
 
 
 @pytest.mark.parametrize(
@@ -277,6 +277,7 @@ def test_seeds_are_a_count_or_a_list(text, seeds):
         ("many", 'got "many"'),
         ("", 'got ""'),
         ("1.5", 'got "1.5"'),
+        ("7,", "takes a count or a list"),
     ],
 )
 def test_wrong_seeds_are_refused(text, message):

@@ -27,7 +27,7 @@ def test_tasks_are_cut_into_lanes_in_order():
 
 
 def test_the_last_iteration_is_evaluated_and_others_on_request():
-    assert plan(overrides=["iterations=3"]).evaluations == (3,)
+    assert plan(overrides=["iterations=3", "eval_at=[]"]).evaluations == (3,)
     made = plan(0, 4, overrides=["iterations=3", "eval_at=[1, 0]"])
     assert made.evaluations == (0, 1, 3)
     assert made.episodes == len(TESTS) * 3 * 2

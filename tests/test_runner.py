@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from harness.config import resolve
 from harness.env import EnvError
 from harness.errors import InputError
 from harness.events import EpisodeDone, Notice
-from harness.plan import Plan, make_plan
+from harness.plan import Plan
 from harness.runner import Unit, all_units, is_done, unit_keys
 from harness.seeding import python_random
 from harness.types import Observation, Status, StepResult, Task
@@ -35,7 +34,8 @@ def rows_file(plan: Plan, out: Path) -> Path:
 
 def test_the_same_command_in_two_folders_gives_the_same_rows(tmp_path):
     plan = toy_plan(seeds=(0, 3))
-    first, second = (run_toy(plan, tmp_path / name) for name in ("a", "b"))
+    first = run_toy(plan, tmp_path / "a")
+    run_toy(plan, tmp_path / "b")
     assert stored(plan, tmp_path / "a") == stored(plan, tmp_path / "b")
     assert curves(plan, tmp_path / "a") == curves(plan, tmp_path / "b")
     assert (first.episodes, first.without_verdict, first.missing) == (42, 0, 0)
@@ -216,9 +216,10 @@ def test_a_full_disk_keeps_finished_rows_and_the_same_command_goes_on(tmp_path, 
                 return plain(descriptor, content[: int(len(content) * fitting)])
         return plain(descriptor, content)
 
-    with monkeypatch.context() as patch, pytest.raises(StoreError, match="disk is full"):
+    with monkeypatch.context() as patch:
         patch.setattr(os, "write", write)
-        run_toy(plan, tmp_path)
+        with pytest.raises(StoreError, match="disk is full"):
+            run_toy(plan, tmp_path)
     assert len(rows_file(plan, tmp_path).read_text().splitlines()) == 11
     run_toy(plan, tmp_path)
     assert (stored(plan, tmp_path), curves(plan, tmp_path)) == expected
@@ -300,16 +301,16 @@ def test_ctrl_c_keeps_finished_rows(tmp_path, monkeypatch, quiet):
             raise KeyboardInterrupt
         return plain(self, action)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(ToyEnv, "step", step)
-        run_toy(plan, tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            run_toy(plan, tmp_path)
     assert 0 < len(rows_file(plan, tmp_path).read_text().splitlines()) < 21
     run_toy(plan, tmp_path)
     assert (stored(plan, tmp_path), curves(plan, tmp_path)) == expected
 
 
 def test_another_configuration_is_another_folder(tmp_path):
-    configs = [resolve(method="toy-walker", env="toy", models={"policy": f"toy:{skill}"}, limit=2) for skill in (0.2, 0.9)]
-    for config in configs:
-        run_toy(make_plan(config, (0,)), tmp_path)
+    for skill in (0.2, 0.9):
+        run_toy(toy_plan(method="toy-walker", model=f"toy:{skill}", limit=2), tmp_path)
     assert len(list(tmp_path.iterdir())) == 2

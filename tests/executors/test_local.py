@@ -86,7 +86,7 @@ def test_several_workers_do_every_unit_once_and_tell(tmp_path):
 @pytest.mark.parametrize(("last", "error"), [("fail", ValueError), ("die", RunError)])
 def test_when_one_worker_fails_the_others_stop(tmp_path, last, error):
     started = time.monotonic()
-    with pytest.raises(error, match="failed|a worker process died .* the same command resumes"):
+    with pytest.raises(error, match=r"failed|a worker process died .* the same command resumes"):
         execute(["long 1", last, "long 2"], Worker(tmp_path), workers=2, listen=lambda event: None)
     assert time.monotonic() - started < 50, "nobody waited for the long one"
     assert not any(alive(int(path.read_text())) for path in tmp_path.iterdir())

@@ -110,8 +110,9 @@ def test_where_the_environment_says_so_the_score_is_rewarded():
 
 def test_metrics_of_an_iteration_are_means():
     method = grpo()
-    made = [trajectory(0, success=True, malformed=[False, True]), trajectory(1, malformed=[False] * 3, lengths=[3, 4, 5])]
-    one = method.experience(made, group=(1, 0))
+    won = trajectory(0, success=True, malformed=[False, True])
+    lost = trajectory(1, malformed=[False] * 3, lengths=[3, 4, 5])
+    one = method.experience([won, lost], group=(1, 0))
     summary = method.summary(Experience.join(one, one, Experience(dropped=1)))
     assert summary == {
         "episodes": 4, "success": 0.5, "score": 0.5, "reward": pytest.approx((1 - 0.5 / 6) / 2), "steps": 2.5,
@@ -208,7 +209,7 @@ def test_the_order_of_rows_is_seeded_by_run_and_iteration(monkeypatch):
     def first(seed: int, iteration: int) -> set[Any]:
         model = tiny()
         method = grpo(model, mini_batch=4, seed=seed)
-        experience = sampled(model, [float(k % 3) for k in range(12)])
+        experience = sampled(model, [float(k) for k in range(12)])
         seen = spied(method, monkeypatch)
         learn(method, experience, iteration)
         monkeypatch.undo()
@@ -271,7 +272,10 @@ def test_the_reference_is_the_policy_as_it_started(monkeypatch):
     seen = spied(method, monkeypatch)
     second = learn(method, rows, 2)
     assert second["kl"] > 1e-4
-    given = {row.ids: line for batch in seen[0][0] for row, line in zip(batch.rows, batch.arrays["ref_logp"], strict=True)}
+    batches = seen[0][0]
+    given = {
+        row.ids: line for batch in batches for row, line in zip(batch.rows, batch.arrays["ref_logp"], strict=True)
+    }
     for row, expected in zip(rows.rows, start, strict=True):
         assert np.allclose(given[row.ids][: len(row.ids)], expected, atol=1e-6)
     with pytest.raises(RuntimeError, match="frozen"):
