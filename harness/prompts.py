@@ -128,10 +128,14 @@ def parse_action(reply: str) -> str | None:
 
 
 def parse_numbers(reply: str, tag: str, *, highest: int) -> frozenset[int] | None:
-    """Step numbers in the list of a tag: integers in 1..highest, repetitions dropped; None without a tag or a list."""
+    """Step numbers in the list of a tag: integers in 1..highest, repetitions dropped; None without a tag or a list.
+
+    Whatever else stands in the list ("step 2", a negative number, a fraction) names no step and is passed over.
+    """
     content = parse_tag(reply, tag)
-    found = re.search(r"\[([0-9\s,]*)\]", content) if content is not None else None
+    found = re.search(r"\[([^\[\]]*)\]", content) if content is not None else None
     if found is None:
         return None
-    numbers = re.findall(r"\b0*([0-9]{1,9})\b", found.group(1))  # longer ones are no steps, and int() refuses some
+    # at most nine digits: longer ones are no steps, and int() refuses some
+    numbers = re.findall(r"(?<![\w.-])0*([0-9]{1,9})(?![\w-]|\.[0-9])", found.group(1))
     return frozenset(n for n in map(int, numbers) if 1 <= n <= highest)

@@ -7,7 +7,9 @@ ratios against the sampling policy, checkpoints.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -163,8 +165,8 @@ class PolicyGradient(Method):
         norms: list[float] = []
         for epoch in range(self.config.epochs):
             order = generator(self.seed, "rows", iteration, epoch).permutation(len(rows))
-            for start in range(0, len(rows), self.config.mini_batch):
-                chosen = order[start : start + self.config.mini_batch]
+            # equal parts: a remainder of a few rows would move the weights as far as a full mini-batch does
+            for chosen in np.array_split(order, math.ceil(len(rows) / self.config.mini_batch)):
                 stats = self._update(experience.rows, rows, chosen, advantages, reference)
                 if stats is None:
                     continue
@@ -197,16 +199,10 @@ class PolicyGradient(Method):
         reference: Sequence[NDArray[np.float32]] | None,
     ) -> UpdateStats | None:
         """One optimiser step on one mini-batch; None when no row of it has a gradient."""
-        from harness.training.losses import row_weights
         from harness.training.packing import micro_batches
 
         c = self.config
-        weights = row_weights(
-            c.aggregation,
-            np.array([len(rows[i].ids) for i in chosen]),
-            constant=c.constant,
-            trajectories=[experience[i].trajectory for i in chosen] if c.aggregation == "trajectory-mean" else None,
-        )
+        weights = self._weights(experience, chosen)
         # A row without advantage has no gradient when nothing else pulls; leaving it out of the pass changes nothing,
         # since the weights above were fixed with it.
         pulls = c.kl_beta > 0 or c.entropy > 0
@@ -224,6 +220,21 @@ class PolicyGradient(Method):
             [rows[i] for i in taken], weights[kept], arrays, max_tokens=c.micro_batch_tokens
         )
         return self.policy.update(self._loss(), batches, temperature=c.train_temperature)
+
+    def _weights(self, experience: Sequence[Row], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Weight of each chosen row's token mean in the loss of its mini-batch.
+
+        The steps of a trajectory (|tau| of Eq. 4) are counted over all rows of the training step: a mini-batch holds
+        only some of them, and a long trajectory must not gain weight by that.
+        """
+        from harness.training.losses import row_weights
+
+        c = self.config
+        if c.aggregation == "trajectory-mean":
+            steps = Counter(row.trajectory for row in experience)
+            shares = np.array([1.0 / steps[experience[i].trajectory] for i in chosen])
+            return shares / shares.sum()
+        return row_weights(c.aggregation, np.array([len(experience[i].ids) for i in chosen]), constant=c.constant)
 
     def _loss(self) -> Any:
         from harness.training.surrogate import SurrogateLoss
