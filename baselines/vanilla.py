@@ -6,27 +6,29 @@ from harness.env import EnvSpec
 from harness.episode import Episode
 from harness.method import Method, MethodConfig
 from harness.model import Prompt
-from harness.prompts import Scene, load_template, parse_action
+from harness.prompts import Prompts, Slots, parse_action
 from harness.types import Trajectory, View
 
-ACTION_SLOTS = {"full": ("description", "context", "instruction"), "compact": ("description", "context")}
+SLOTS: Slots = {
+    "full": {"action": ("description", "context", "instruction")},
+    "compact": {"action": ("description", "context")},
+}
 
 
-class ActionPrompt:
+class ActionPrompt(Prompts):
     """The prompt for one action: environment and task, recent history, what may be answered."""
 
     def __init__(self, config: MethodConfig, spec: EnvSpec, view: View) -> None:
-        self.scene = Scene(spec, view, config.history)
-        self.template = load_template("baselines", view, "action", ACTION_SLOTS[view], config.prompts)
+        super().__init__("baselines", SLOTS, config, spec, view)
 
     def act(self, episode: Episode) -> Prompt:
+        """What to do next?"""
         scene = self.scene
-        text = self.template.render(
+        return self.fit("action", scene.recent(episode), lambda steps: self.templates["action"].render(
             description=scene.description(episode.task.instruction),
-            context=scene.context(episode),
+            context=scene.context(episode, steps),
             instruction=scene.instruction,
-        )
-        return Prompt.user(text, kind="action")
+        ))  # fmt: skip
 
 
 class Vanilla(Method):

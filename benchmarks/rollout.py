@@ -306,8 +306,9 @@ def open_setting(method: str, model: TransformersModel, name: str, *, tasks: int
     if tasks > len(known):
         raise ValueError(f"--tasks {tasks}: {ENV} has {len(known)} train tasks")
     drawn = generator(seed, "benchmark tasks").permutation(len(known))[:tasks]
-    made = registry.load_method(method)(config.method_config(), spec=env_class.spec, view=config.view, seed=seed)
-    made.setup(Kit({"policy": model}, get_embedder(config.embedder) if made.embedder else None))
+    options = config.method_config()
+    made = registry.load_method(method)(options, spec=env_class.spec, view=config.view, seed=seed)
+    made.setup(Kit({"policy": model}, get_embedder(config.embedder) if made.needs_embedder(options) else None))
     return Setting(model, made, lambda: env_class(view=config.view), [known[int(i)] for i in drawn], rollouts, seed)
 
 

@@ -67,6 +67,7 @@ class Lane:
         self._in_flight = 0
         self._remote_limit = remote_limit
         self._remote: asyncio.Semaphore | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and all that it starts to their end.
@@ -77,7 +78,7 @@ class Lane:
         selector = _IdleSelector()
         selector.idle = self._send
         loop = asyncio.SelectorEventLoop(selector)
-        self._remote = asyncio.Semaphore(self._remote_limit)
+        self._loop, self._remote = loop, asyncio.Semaphore(self._remote_limit)
         try:
             return loop.run_until_complete(main)
         finally:
@@ -89,21 +90,25 @@ class Lane:
                 loop.run_until_complete(asyncio.gather(*orphans, return_exceptions=True))
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
+            self._loop = self._remote = None
 
     async def ask(self, model: Model, request: Request) -> Completion:
         """One model call: batched with the lane's others in process, sent at once to a remote model.
 
         Raises:
             InfraError: the model failed twice.
+            RuntimeError: awaited outside of this lane's `run`, where nobody would ever answer.
         """
+        loop = asyncio.get_running_loop()
+        if self._remote is None or loop is not self._loop:
+            raise RuntimeError("this lane is not running here; await its model calls inside Lane.run of the same lane")
         if not model.in_process:
-            assert self._remote is not None, "ask is awaited inside Lane.run"
             async with self._remote:
                 try:
                     return await model.complete(request.prompt, request.sampling)
                 except InfraError:
                     return await model.complete(request.prompt, request.sampling)
-        waiting = _Waiting(model, request, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(model, request, loop.create_future())
         self._waiting.append(waiting)
         return await waiting.future
 

@@ -2,19 +2,23 @@
 
     for each iteration: draw train tasks -> explore them in lanes -> learn -> curve, checkpoint
     at the planned iterations: solve the evaluation tasks in lanes, one row an episode
+                               (a stream method: one after the other, observing each)
 
 A cell can be stopped at any moment. Going on, it restores the last checkpoint, cuts the curve back to it, and reruns
-lanes of which a row is missing; since everything is a function of (configuration, seed, iteration), the rows come out
-as if nothing had happened. The checkpoint of an evaluation is kept until each of its episodes has a verdict.
+lanes of which a row or the transcripts are missing; since everything is a function of (configuration, seed,
+iteration), the rows come out as if nothing had happened. The checkpoint of an evaluation is kept until each of its
+episodes has a verdict.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness import registry
@@ -23,15 +27,16 @@ from harness.batching import Lane
 from harness.checkpoint import SeedFolder
 from harness.env import Env, InfraError
 from harness.episode import Episode, EpisodeFailed
-from harness.errors import InputError
-from harness.events import Event, Finished, IterationDone, Started
+from harness.errors import InputError, RunError
+from harness.events import Event, Finished, IterationDone, Notice, Started
 from harness.experience import Experience
 from harness.method import Method
 from harness.model import Kit, ModelContext
 from harness.plan import Plan, open_env
+from harness.prompts import check_words
 from harness.rows import Recorder, row_key
 from harness.seeding import generator
-from harness.types import Status, Task, Trajectory
+from harness.types import Mode, Status, Task, Trajectory
 from results.records import RowKey
 from results.store import RunFolder
 
@@ -45,7 +50,7 @@ def open_kit(plan: Plan, method: type[Method]) -> Kit:
     context = ModelContext(config.env, config.device, config.dtype)
     opened = {spec: registry.open_model(spec, context) for spec in sorted(set(config.models.values()))}
     embedder = None
-    if method.embedder and config.method_config().model_dump().get("diversity", True):
+    if method.needs_embedder(config.method_config()):
         from harness.models.embedders import get_embedder
 
         embedder = get_embedder(config.embedder)
@@ -53,13 +58,34 @@ def open_kit(plan: Plan, method: type[Method]) -> Kit:
 
 
 def make_method(plan: Plan, seed: int, kit: Kit) -> Method:
-    """The method of a run for one seed, set up."""
+    """The method of a run for one seed, set up.
+
+    Raises:
+        UnsupportedOption: a model cannot honour the method's options, or its sampling in training or evaluation.
+    """
     config = plan.config
     method_class = registry.load_method(config.method)
     method = method_class(config.method_config(), spec=registry.env_spec(config.env), view=config.view, seed=seed)
     method.setup(kit)
-    kit.policy.check(method.sampling("eval"))
+    modes: tuple[Mode, ...] = ("train", "eval") if method.iterations else ("eval",)
+    for mode in modes:
+        for model in kit.models.values():
+            model.check(method.sampling(mode))
+    env = open_env(config)
+    check_words(method, kit, env)
+    env.close()
     return method
+
+
+@dataclass(slots=True)
+class _Part:
+    """A lane while it is evaluated: ids of the tasks whose rows are written, what was told, and how many were lost."""
+
+    iteration: int
+    lane: int
+    wanted: frozenset[str]
+    transcripts: list[dict[str, Any]] = field(default_factory=list)
+    lost: int = 0
 
 
 class Cell:
@@ -70,6 +96,7 @@ class Cell:
         seed: of this cell.
         folder: of the run.
         finished: keys of the rows that are stored with a verdict.
+        attempts: of the others that are stored, how often they were tried.
         listen: told what happens.
         drift: whether rows are to be marked.
     """
@@ -83,20 +110,24 @@ class Cell:
         finished: Collection[RowKey],
         listen: Callable[[Event], None],
         drift: bool = False,
+        attempts: Mapping[RowKey, int] | None = None,
     ) -> None:
         self.plan, self.seed, self.config = plan, seed, plan.config
         self.finished, self.listen = finished, listen
         self.kit = open_kit(plan, registry.load_method(plan.config.method))
         self.method = make_method(plan, seed, self.kit)
         self.seed_folder = SeedFolder(folder.checkpoints / f"seed-{seed}")
-        self.recorder = Recorder(plan, seed, folder, self.kit, self.method, listen=listen, drift=drift)
+        self.recorder = Recorder(
+            plan, seed, folder, self.kit, self.method, listen=listen, drift=drift, attempts=attempts or {}
+        )
         self._train_tasks: Sequence[Task] | None = None
-        self._unsettled = {n for n in plan.evaluations if any(self.missing(n, i) for i in range(len(plan.lanes)))}
+        self._lanes = range(len(plan.lanes))
+        self._unsettled = {n for n in plan.evaluations if not all(self.is_done(n, lane) for lane in self._lanes)}
 
     def run(self) -> None:
         """Train from the last checkpoint on, evaluating where planned."""
         method, evaluations = self.method, self.plan.evaluations
-        missing = sum(len(self.missing(n, lane)) for n in evaluations for lane in range(len(self.plan.lanes)))
+        missing = sum(len(self.missing(n, lane)) for n in evaluations for lane in self._lanes)
         self.listen(Started(self.seed, self.seed_folder.latest(), method.iterations, missing))
         self.catch_up()
         iteration = self.seed_folder.restore(method)
@@ -117,11 +148,16 @@ class Cell:
 
     def catch_up(self) -> None:
         """Evaluate earlier iterations again whose episodes have no verdict yet, as infrastructure may leave them."""
-        for iteration in sorted(self._unsettled):
-            if iteration < self.seed_folder.latest():
-                if iteration > 0:  # 0 is the method as it was just made
-                    self.seed_folder.load(self.method, iteration)
-                self.evaluate_all(iteration)
+        for iteration in sorted(n for n in self._unsettled if n < self.seed_folder.latest()):
+            if iteration > 0:  # 0 is the method as it was just made
+                kept = self.seed_folder.has(iteration)
+                if not kept and not any(self.missing(iteration, lane) for lane in self._lanes):
+                    self._unsettled.discard(iteration)
+                    gone = f"transcripts of iteration {iteration} are gone, and so is the checkpoint to play it again"
+                    self.listen(Notice(f"seed {self.seed}: the {gone}; its rows stand"))
+                    continue
+                self.seed_folder.load(self.method, iteration)
+            self.evaluate_all(iteration)
 
     # -- training -----------------------------------------------------------------------------------------------
 
@@ -129,9 +165,9 @@ class Cell:
         """One round of explore and learn; returns its metrics."""
         method, tally = self.method, Tally()
         started = time.perf_counter()
-        with self.lane(tally) as (_, world):
+        with self.lane(tally) as (lane, world):
             lead = self.arena(world, "train", iteration, -1)
-            proposed = method.propose(lead, iteration)
+            proposed = lane.run(_returning(method.propose(lead, iteration)))
         tasks = self.draw(iteration) if proposed is None else proposed
         per_lane = max(1, self.config.lane // method.rollouts_per_task)
         experiences: list[Experience] = []
@@ -220,51 +256,106 @@ class Cell:
         tasks = self.plan.lanes[lane]
         return [task for task in tasks if row_key(self.plan, self.seed, task, iteration) not in self.finished]
 
+    def is_done(self, iteration: int, lane: int) -> bool:
+        """Whether a lane has all its verdicts and, where they are kept, its transcripts.
+
+        Episodes of a model that is not deterministic cannot be told again: their transcripts are written with them.
+        """
+        wanted = self.config.transcripts and self.recorder.deterministic
+        told = not wanted or self.recorder.transcript_file(iteration, lane).is_file()
+        return told and not self.missing(iteration, lane)
+
     def evaluate_all(self, iteration: int) -> None:
         """Solve what is missing of all lanes."""
-        if all([self.evaluate(iteration, lane) for lane in range(len(self.plan.lanes))]):
+        if all([self.evaluate(iteration, lane) for lane in self._lanes]):
             self._unsettled.discard(iteration)
 
     def evaluate(self, iteration: int, lane_index: int) -> bool:
-        """Solve the tasks of a lane. A lane of which a row is missing is rerun whole, since its batches are one thing;
-        rows that are there already are not written again.
+        """Solve the tasks of a lane. A lane of which something is missing is rerun whole, since its batches are one
+        thing; rows that are there already are not written again.
 
         Episodes of a model that is not deterministic share no batches, so only what is missing is played.
 
         Returns:
             Whether every episode of the lane has a verdict now.
         """
-        missing = self.missing(iteration, lane_index)
-        if not missing:
+        if self.is_done(iteration, lane_index):
             return True
-        tasks = list(self.plan.lanes[lane_index]) if self.kit.policy.deterministic else missing
-        wanted = {task.id for task in missing}
-        transcripts: list[dict[str, Any]] = []
-        verdicts = 0
-        with self.lane() as (lane, world):
-            episodes = [self.arena(world, "eval", iteration, 0).episodes(task, 1)[0] for task in tasks]
+        part = _Part(iteration, lane_index, frozenset(task.id for task in self.missing(iteration, lane_index)))
+        tasks = self.plan.lanes[lane_index]
+        if self.method.stream:
+            self.stream(part)
+        else:
+            played = [task for task in tasks if self.recorder.deterministic or task.id in part.wanted]
+            with self.lane() as (lane, world):
+                episodes = [self.arena(world, "eval", iteration, 0).episodes(task, 1)[0] for task in played]
+                lane.run(_all([self.play(episode, part) for episode in episodes]))
+        if self.config.transcripts and self.recorder.deterministic:
+            self.recorder.keep(part.transcripts, iteration, lane_index)
+        return part.lost == 0
 
-            async def play(episode: Episode) -> None:
-                nonlocal verdicts
-                started = time.perf_counter()
+    def stream(self, part: _Part) -> None:
+        """The test tasks one after the other, in an order seeded by the run; `observe` after each.
+
+        A stream is rerun whole: what is stored depends on all that came before it. For the same reason everything from
+        the first missing row on is written, also rows that were played after an episode that had failed. What was
+        observed ends with the stream: training goes on from the state before.
+
+        Raises:
+            InputError: half of it is stored, and the model or the environment is not deterministic.
+            RunError: `observe` could not reach its model.
+        """
+        tasks = self.plan.lanes[part.lane]
+        if 0 < len(part.wanted) < len(tasks) and not self.recorder.deterministic:
+            raise InputError(
+                f"seed {self.seed} has {len(tasks) - len(part.wanted)} of the {len(tasks)} episodes of a stream, and "
+                f'"{self.config.method}" cannot go on in its middle, since playing again gives other episodes; '
+                "name another folder with --out, or other --seeds"
+            )
+        order = generator(self.seed, "stream", part.iteration).permutation(len(tasks))
+        sequence = [tasks[int(place)] for place in order]
+        first = next((place for place, task in enumerate(sequence) if task.id in part.wanted), len(sequence))
+        part.wanted = frozenset(task.id for task in sequence[first:])
+        before = json.dumps(self.method.state_dict())
+        try:
+            with self.lane() as (lane, world):
+                lane.run(self.play_in_turn(sequence, world, part))
+        finally:
+            self.method.load_state_dict(json.loads(before))
+
+    async def play_in_turn(self, sequence: Sequence[Task], world: World, part: _Part) -> None:
+        """Solve and observe task by task; an episode without a verdict is not observed."""
+        for task in sequence:
+            outcome = await self.play(self.arena(world, "eval", part.iteration, 0).episodes(task, 1)[0], part)
+            if isinstance(outcome, Trajectory):
                 try:
-                    outcome: Trajectory | EpisodeFailed = await self.method.solve(episode)
-                except EpisodeFailed as failure:
-                    outcome = failure
+                    await self.method.observe(outcome if self.method.reads_labels else outcome.unlabelled())
                 except InfraError as failure:
-                    outcome = EpisodeFailed(Status.INFRA_ERROR, str(failure))
-                finally:
-                    episode.release()
-                seconds = time.perf_counter() - started
-                if episode.task.id in wanted:
-                    self.recorder.write(episode, outcome, iteration, seconds)
-                    verdicts += isinstance(outcome, Trajectory)
-                transcripts.append(self.recorder.transcript(episode, outcome))
+                    raise RunError(
+                        f'seed {self.seed}: "{self.config.method}" could not learn from task "{task.id}" ({failure}); '
+                        "the rows of later tasks would be wrong, so the stream ends here"
+                    ) from failure
 
-            lane.run(_all([play(episode) for episode in episodes]))
-        if self.config.transcripts:
-            self.recorder.keep(transcripts, iteration, lane_index)
-        return verdicts == len(missing)
+    async def play(self, episode: Episode, part: _Part) -> Trajectory | EpisodeFailed:
+        """Solve one task and record it."""
+        started = time.perf_counter()
+        try:
+            outcome: Trajectory | EpisodeFailed = await self.method.solve(episode)
+        except EpisodeFailed as failure:
+            outcome = failure
+        except InfraError as failure:
+            outcome = EpisodeFailed(Status.INFRA_ERROR, str(failure))
+        finally:
+            episode.release()
+        seconds = time.perf_counter() - started
+        transcript = self.recorder.transcript(episode, outcome)
+        part.transcripts.append(transcript)
+        if self.config.transcripts and not self.recorder.deterministic:  # before its row: it could not be told again
+            self.recorder.keep([transcript], part.iteration, part.lane)
+        if episode.task.id in part.wanted:
+            self.recorder.write(episode, outcome, part.iteration, seconds)
+            part.lost += isinstance(outcome, EpisodeFailed)
+        return outcome
 
     # -- worlds -------------------------------------------------------------------------------------------------
 

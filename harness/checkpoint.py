@@ -47,6 +47,10 @@ class SeedFolder:
             _replace(self.curve, "".join(json.dumps(line) + "\n" for line in kept))
         return iteration
 
+    def has(self, iteration: int) -> bool:
+        """Whether the checkpoint of an iteration is still there."""
+        return (self.path / f"iteration-{iteration}").is_dir()
+
     def load(self, method: Method, iteration: int) -> None:
         """Load the checkpoint of an iteration into a method.
 

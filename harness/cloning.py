@@ -12,7 +12,8 @@ from harness.batching import Lane
 from harness.config import RunConfig
 from harness.demonstration import Demonstration
 from harness.env import Env
-from harness.model import Kit, Model, Request, Sampling
+from harness.model import Kit, Model, Prompt, Request, Sampling
+from harness.prompts import prompts_of
 from harness.types import Completion, Trajectory
 
 LANE = 256
@@ -34,6 +35,10 @@ class Teacher(Model):
 
     def __init__(self, demonstrations: Sequence[Demonstration]) -> None:
         self.demonstrations = demonstrations
+
+    def count(self, prompt: Prompt) -> int:
+        """Words of a prompt: they will be the tokens of the policy that is cloned."""
+        return len(prompt.text.split())
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         return [Completion(self._reply(request), (), (), "stop") for request in requests]
@@ -69,6 +74,8 @@ def _chunk(config: RunConfig, chosen: Sequence[Demonstration], env_factory: Call
     kit = Kit({"policy": Teacher(chosen)})
     method_class = registry.load_method(config.method)
     method = method_class(config.method_config(), spec=spec, view=config.view, seed=0)
+    for prompts in prompts_of(method):  # method.setup would refuse a teacher where the method trains its policy
+        prompts.setup(kit)
     world = World(spec, env_factory, Lane(), kit, run_seed=0)
     sampling = Sampling(max_tokens=config.method_config().max_tokens)
     trajectories: list[Trajectory] = []

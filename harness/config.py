@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from harness.method import MethodConfig
 from harness.types import Split, View
 
 Scale = Literal["mini", "paper"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 class RunConfig(BaseModel):
@@ -39,7 +41,7 @@ class RunConfig(BaseModel):
     lane: int = Field(64, ge=1, description="[identity] most episodes whose model calls share batches")
     eval_at: tuple[int, ...] = Field((), description="[identity] iterations evaluated besides the last")
     device: str = Field("auto", description="[identity] torch device")
-    dtype: str = Field("auto", description="[identity] weights' type")
+    dtype: Dtype = Field("auto", description="[identity] weights' type")
     options: dict[str, Any] = Field(default_factory=dict, description="[identity] the method's options, complete")
 
     checkpoint_every: int = Field(5, ge=1, description="iterations between checkpoints")
@@ -120,25 +122,39 @@ def digest(
         "task_list": task_list,
         "models": dict(model_identities),
     }
-    if config.options.get("prompts"):
-        content["prompts"] = _folder_digest(Path(config.options["prompts"]))
+    if (prompts := prompts_digest(config)) is not None:
+        content["prompts"] = prompts
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _folder_digest(folder: Path) -> str:
-    """Digest of the names and contents of the text files in a folder; one that is not there is refused elsewhere."""
+def method_digest(config: RunConfig) -> str:
+    """Identity of a method, its options and the user's templates that it reads."""
+    prompts = prompts_digest(config)
+    content = [config.method, config.options, *([] if prompts is None else [prompts])]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def prompts_digest(config: RunConfig) -> str | None:
+    """Digest of the names and contents of the user's templates; None where the shipped ones are used.
+
+    A folder that is not there has the digest of an empty one here; `harness.prompts` refuses it.
+    """
+    if not config.options.get("prompts"):
+        return None
+    folder = Path(config.options["prompts"])
+    found = [(path, path.stat()) for path in sorted(folder.rglob("*.txt"))]
+    return _read_digest(folder, tuple((path, stat.st_size, stat.st_mtime_ns) for path, stat in found))
+
+
+@cache
+def _read_digest(folder: Path, found: tuple[tuple[Path, int, int], ...]) -> str:
+    """Digest of files, read again when their sizes or times change: every row asks for it."""
     content = hashlib.sha256()
-    for path in sorted(folder.rglob("*.txt")):
+    for path, _, _ in found:
         content.update(f"{path.relative_to(folder).as_posix()}\0".encode())
         content.update(hashlib.sha256(path.read_bytes()).digest())
     return content.hexdigest()[:12]
-
-
-def method_digest(config: RunConfig) -> str:
-    """Identity of a method and its options."""
-    text = json.dumps([config.method, config.options], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ def method_findings(name: str, *, env: str, model: str | None = None) -> list[Fi
     small = [f"{key}={value}" for key, value in _TINY.items() if key in method_class.Config.model_fields]
     config = resolve(method=name, env=env, overrides=small, models={"policy": model} if model else None)
     embedder: Callable[[Sequence[str]], Any] | None = None
-    if method_class.embedder:
+    if method_class.needs_embedder(config.method_config()):
         from harness.models.embedders import get_embedder
 
         embedder = get_embedder(config.embedder)

@@ -101,15 +101,28 @@ class Env(ABC):
 
     @abstractmethod
     def reset(self, task: Task, *, seed: int) -> Observation:
-        """Start an episode; `seed` decides whatever the task leaves open."""
+        """Start an episode; `seed` decides whatever the task leaves open.
+
+        Raises:
+            EnvError, InfraError: the world could not be opened. Only these two are failures of an episode (tried
+                again, then a status); any other exception is a fault of the program and stops the run.
+        """
 
     @abstractmethod
     def step(self, action: str) -> StepResult:
-        """Take one well-formed action. An action that the world does not allow is a no-op with `admissible=False`."""
+        """Take one well-formed action. An action that the world does not allow is a no-op with `admissible=False`.
+
+        Raises:
+            EnvError, InfraError: the world failed, as in `reset`; a bad action is no failure.
+        """
 
     @abstractmethod
     def verdict(self) -> Verdict:
-        """What the episode was worth so far; called once, at its end."""
+        """What the episode was worth so far; called once, at its end.
+
+        Raises:
+            EnvError, InfraError: it cannot be told, as in `reset`. Never guess a zero instead.
+        """
 
     def close(self) -> None:
         """Release what the instance holds; calling it twice is fine."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, wait
+from contextlib import contextmanager
 from typing import TypeVar
 
 from harness.batching import Lane
@@ -44,6 +45,10 @@ class EpisodeFailed(RuntimeError):
     def __init__(self, status: Status, reason: str) -> None:
         super().__init__(reason)
         self.status = status
+
+    def __reduce__(self) -> tuple[type[EpisodeFailed], tuple[Status, str]]:
+        """Pickled by its two arguments: an exception is rebuilt from `args`, which hold the reason alone."""
+        return type(self), (self.status, str(self))
 
 
 class Episode:
@@ -139,6 +144,8 @@ class Episode:
     async def step(self, action: str | None) -> StepResult:
         """Act; None stands for a reply that could not be parsed and costs a step without touching the world.
 
+        The step belongs to the last turn of the policy, whoever was asked since (a judge, a grounder).
+
         Raises:
             EpisodeFailed: the environment failed, and again after it was set up anew and replayed.
             RuntimeError: the episode is over already.
@@ -158,8 +165,7 @@ class Episode:
         self.history.append(
             Step(index, action, result.observation, before.page, before.anchor, result.reward, result.info.admissible)
         )
-        if self._turns:
-            self._turns[-1] = dataclasses.replace(self._turns[-1], steps=(*self._turns[-1].steps, index))
+        self._credit(index)
         self._now = result.observation
         if result.terminated:
             self._stop = StopReason.FAILURE  # until the verdict says otherwise
@@ -238,8 +244,28 @@ class Episode:
             return function(*arguments)
         return await self._lane.call(self._executor, function, *arguments)
 
+    def _credit(self, index: int) -> None:
+        """Note a step with the turn that caused it."""
+        for place in reversed(range(len(self._turns))):
+            turn = self._turns[place]
+            if turn.role == "policy":
+                self._turns[place] = dataclasses.replace(turn, steps=(*turn.steps, index))
+                return
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """A fault of the program in an environment says which task it was on: a plug-in's KeyError does not."""
+        try:
+            yield
+        except (EnvError, InfraError, EpisodeFailed):
+            raise
+        except Exception as error:
+            error.add_note(f"in environment {self.task.env!r}, task {self.task.id!r}, step {self.steps + 1}")
+            raise
+
     def _open(self) -> Observation:
-        return self._twice(self._reopen)
+        with self._named():
+            return self._twice(self._reopen)
 
     def _reopen(self) -> Observation:
         """Reset a fresh world and replay what was done, so that a retry goes on where the failure was."""
@@ -255,21 +281,23 @@ class Episode:
         return await self._offload(self._act_now, action)
 
     def _act_now(self, action: str) -> StepResult:
-        env = self._live
-        try:
-            return env.step(action)
-        except (EnvError, InfraError) as error:
-            if env.spec.state == "shared":  # a replay would act twice on a site that others see
-                raise EpisodeFailed(_status(error), str(error)) from error
+        with self._named():
+            env = self._live
+            try:
+                return env.step(action)
+            except (EnvError, InfraError) as error:
+                if env.spec.state == "shared":  # a replay would act twice on a site that others see
+                    raise EpisodeFailed(_status(error), str(error)) from error
 
-            def again() -> StepResult:
-                self._reopen()
-                return self._live.step(action)
+                def again() -> StepResult:
+                    self._reopen()
+                    return self._live.step(action)
 
-            return self._once(again)
+                return self._once(again)
 
     def _judge(self) -> Verdict:
-        verdict = self._twice(lambda: self._live.verdict())
+        with self._named():
+            verdict = self._twice(lambda: self._live.verdict())
         if not verdict.status.has_verdict:
             raise EpisodeFailed(verdict.status, verdict.reason or "the environment gave no verdict")
         return verdict

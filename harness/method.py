@@ -19,6 +19,7 @@ from harness.env import EnvSpec
 from harness.episode import Episode
 from harness.experience import Experience
 from harness.model import Kit, Sampling
+from harness.prompts import prompts_of
 from harness.types import Mode, Task, Trajectory, View
 
 Coupling = Literal["independent", "online", "trained"]
@@ -33,7 +34,9 @@ class MethodConfig(BaseModel):
     top_p: float = Field(0.8, gt=0, le=1, description="evaluation nucleus (StraTA Table 7)")
     top_k: int = Field(20, ge=0, description="evaluation top-k, 0 = off (StraTA Table 7)")
     max_tokens: int = Field(1024, ge=1, description="L, token limit of a response (StraTA Table 7)")
+    max_prompt: int = Field(7168, ge=1, description="most tokens of a prompt; the oldest steps go first (Table 7)")
     history: int = Field(2, ge=-1, description="steps shown in a prompt; -1 = all")
+    reasoning: bool = Field(False, description="ask for reasoning before the action; full view only (open)")
     prompts: str | None = Field(None, description="folder of template files that replace the shipped ones")
 
 
@@ -45,8 +48,9 @@ class Method(ABC):
         coupling: what one seed is. "independent": every episode is a fresh sample; "online": a seed is one pass whose
             memory couples its episodes; "trained": a seed is one training run. Picks the statistical design.
         paper: where it comes from, for tables.
-        stream: test tasks are seen one by one in a seeded order, with `observe` after each.
-        reads_labels: a stream method that reads verdicts of test tasks.
+        stream: test tasks are seen one by one in an order seeded by the run, with `observe` after each. What it learns
+            there lasts until the end of the evaluation: its state is then what it was before.
+        reads_labels: a stream method that reads verdicts of test tasks; others observe `Trajectory.unlabelled()`.
     """
 
     name: ClassVar[str]
@@ -54,7 +58,6 @@ class Method(ABC):
     paper: ClassVar[str] = ""
     stream: ClassVar[bool] = False
     reads_labels: ClassVar[bool] = False
-    embedder: ClassVar[bool] = False
 
     class Config(MethodConfig):
         """Options of the method."""
@@ -79,6 +82,13 @@ class Method(ABC):
             harness.model.UnsupportedOption: the models cannot do what the method's options need.
         """
         self.kit = kit
+        for prompts in prompts_of(self):
+            prompts.setup(kit)
+
+    @classmethod
+    def needs_embedder(cls, config: MethodConfig) -> bool:
+        """Whether the kit must hold a sentence encoder, under these options of the method."""
+        return False
 
     @property
     def iterations(self) -> int:
@@ -116,12 +126,19 @@ class Method(ABC):
         """Update weights, memory or library; returns metrics of the iteration."""
         raise TypeError(f"method {self.name!r} does not learn; it has {self.iterations} iterations")
 
-    def propose(self, arena: Arena, iteration: int) -> Sequence[Task] | None:
-        """Practice tasks that the method invents (ungraded); None to be given train tasks."""
+    async def propose(self, arena: Arena, iteration: int) -> Sequence[Task] | None:
+        """Practice tasks that the method invents (ungraded); None to be given train tasks.
+
+        It runs inside a lane, so that it may look at the world and ask a model through the arena.
+        """
         return None
 
     async def observe(self, trajectory: Trajectory) -> None:
-        """For `stream` methods: what just happened on a test task."""
+        """For `stream` methods: what just happened on a test task; an episode without a verdict is not observed.
+
+        Without `reads_labels` the trajectory is unlabelled: its verdict is withheld (`Status.WITHHELD`) and asking for
+        success or score is an error.
+        """
         raise TypeError(f"method {self.name!r} is not a stream method")
 
     def state_dict(self) -> dict[str, Any]:

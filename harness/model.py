@@ -7,6 +7,7 @@ batches (`generate`), which the batcher of a lane fills (`harness.batching`); re
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,18 +35,15 @@ class Prompt:
 
     Attributes:
         messages: in order.
-        head: number of leading characters of the first message that sibling prompts share (an episode's description);
-            an engine with a prefix cache may use it, none has to.
         kind: what is asked for ("action", "strategy", "judgment"), for transcripts and row kinds.
     """
 
     messages: tuple[Message, ...]
-    head: int = 0
     kind: str = "action"
 
     @classmethod
-    def user(cls, text: str, *, kind: str = "action", head: int = 0) -> Prompt:
-        return cls((Message("user", text),), head=head, kind=kind)
+    def user(cls, text: str, *, kind: str = "action") -> Prompt:
+        return cls((Message("user", text),), kind=kind)
 
     @property
     def text(self) -> str:
@@ -94,19 +92,42 @@ class UnsupportedOption(ValueError):
     """The back end cannot honour an option; saying so is better than ignoring it."""
 
 
+TOKENS_PER_WORD = 1.5
+"""Tokens that a word of English text and page markup takes, rounded up: an estimate where nobody can count."""
+
+
+def estimated_tokens(prompt: Prompt) -> int:
+    """Length of a prompt for a tokenizer that is not at hand: `TOKENS_PER_WORD` for each of its words."""
+    return math.ceil(TOKENS_PER_WORD * len(prompt.text.split()))
+
+
 class Model(ABC):
     """Something that answers prompts.
 
     Attributes:
         name: what a row records.
         in_process: True when `generate` takes batches; the lane's batcher is used then.
-        deterministic: equal requests in equal batches give equal responses.
+        vocabulary: the only words that it can read, where that is a closed set; None when it reads any text.
     """
 
     name: str = "model"
     backend: ClassVar[str] = "model"
     in_process: ClassVar[bool] = True
-    deterministic: ClassVar[bool] = True
+    vocabulary: frozenset[str] | None = None
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether equal requests in equal batches give equal responses; a subclass may set it as an attribute."""
+        return True
+
+    @property
+    def positions(self) -> int | None:
+        """Most tokens of a prompt and its response together; None where the engine does not tell."""
+        return None
+
+    def count(self, prompt: Prompt) -> int:
+        """Length of a prompt in tokens of this model; an estimate where its tokenizer is not at hand."""
+        return estimated_tokens(prompt)
 
     async def complete(self, prompt: Prompt, sampling: Sampling) -> Completion:
         """Answer one prompt; a remote back end overrides this, in process it is a batch of one."""
@@ -127,7 +148,10 @@ class Model(ABC):
 
     @property
     def digest(self) -> str:
-        """Identity of the weights or script, part of the run's digest."""
+        """Identity of the weights or script as they are now, for states and checkpoints; it changes with training.
+
+        A run's digest does not read it: models are known there by `harness.registry.model_identity`, which loads none.
+        """
         return hashlib.sha256(self.name.encode()).hexdigest()[:16]
 
     def close(self) -> None:

@@ -21,7 +21,8 @@ class Plan:
         config: the resolved configuration.
         seeds: one run each.
         tasks: evaluation tasks, in order.
-        lanes: the tasks in chunks whose episodes share batches.
+        lanes: the tasks in chunks whose episodes share batches; of a stream method, whose episodes come one by one, all
+            tasks in one.
         evaluations: iterations after which the tasks are evaluated; the last one always is.
         digest: identity of the rows.
         data_digest, env_version, task_list: of the environment.
@@ -81,13 +82,14 @@ def make_plan(config: RunConfig, seeds: Sequence[int]) -> Plan:
     if late := [n for n in config.eval_at if not 0 <= n <= iterations]:
         raise InputError(f"eval_at={late[0]} lies outside 0..{iterations}, the iterations of {config.method!r}")
     identities = {role: registry.model_identity(spec, config.env) for role, spec in sorted(config.models.items())}
+    lane = len(tasks) if registry.load_method(config.method).stream else config.lane
     task_list = hashlib.sha256("\n".join(task.id for task in tasks).encode()).hexdigest()[:12]
     version = env.spec.version
     return Plan(
         config=config,
         seeds=tuple(seeds),
         tasks=tasks,
-        lanes=tuple(tasks[i : i + config.lane] for i in range(0, len(tasks), config.lane)),
+        lanes=tuple(tasks[i : i + lane] for i in range(0, len(tasks), lane)),
         evaluations=tuple(sorted({*config.eval_at, iterations})),
         digest=digest(
             config, env_version=version, data_digest=data_digest, task_list=task_list, model_identities=identities

@@ -10,6 +10,7 @@ and likewise `abstraction_bench.envs` (an `Env` class) and `abstraction_bench.mo
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.metadata
 import json
@@ -41,6 +42,11 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "scripted": "harness.models.scripted:open_scripted",
     },
 }
+
+_DESCRIPTIONS = {".json", ".txt", ".model", ".jinja", ".py"}
+"""Suffixes of configurations, tokenizers, chat templates and a model's own code."""
+
+_WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack"}
 
 
 def names(kind: Kind) -> dict[str, str]:
@@ -139,11 +145,14 @@ def open_model(spec: str, context: ModelContext) -> Model:
 def model_identity(spec: str, env: str) -> str:
     """What of a model goes into a run's digest, without loading its weights.
 
-    A mini policy is known by the digest in its manifest, everything else by its specification.
+    A mini policy is known by the digest in its manifest, a folder of `transformers` by its path and `_folder_state`,
+    everything else by its specification.
     """
     backend, _, target = spec.partition(":")
     if backend not in names("models"):
         raise unknown("model", backend, names("models"), hint="harness list models")
+    if backend == "transformers" and target and Path(target).is_dir():
+        return f"{spec}@{_folder_state(Path(target))}"
     if backend != "mini":
         return spec
     folder = Path(target) if target else policy_folder(env)
@@ -155,3 +164,20 @@ def model_identity(spec: str, env: str) -> str:
             f"no mini policy in {folder} (manifest.json is missing); make one with: harness prepare policy {env}"
         )
     return f"mini@{json.loads(manifest.read_text())['sha256'][:16]}"
+
+
+def _folder_state(folder: Path) -> str:
+    """Digest of a model's folder: contents of what describes it, and names, sizes and times of its weights.
+
+    Weights of gigabytes are not read for a plan; overwriting them changes their time. Files that no loader reads
+    (a README, logs) do not count.
+    """
+    content = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _DESCRIPTIONS:
+            content.update(f"{path.name}\0".encode())
+            content.update(hashlib.sha256(path.read_bytes()).digest())
+        elif path.suffix in _WEIGHTS:
+            stat = path.stat()
+            content.update(f"{path.name}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
+    return content.hexdigest()[:16]

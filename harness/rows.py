@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from harness.config import RunConfig, method_digest
@@ -40,8 +41,18 @@ def row_key(plan: Plan, seed: int, task: Task, iteration: int) -> RowKey:
     )
 
 
+def transcript_file(plan: Plan, folder: RunFolder, seed: int, iteration: int, lane: int) -> Path:
+    """Where the transcripts of a lane lie; those of the last evaluation have the plain name."""
+    path = folder.transcripts(seed, lane)
+    return path if iteration == plan.evaluations[-1] else path.with_name(f"iteration-{iteration}-{path.name}")
+
+
 class Recorder:
-    """Writes the rows of one seed, each when its episode ends."""
+    """Writes the rows of one seed, each when its episode ends.
+
+    Attributes:
+        deterministic: whether playing again gives the same episodes: every model and the environment are.
+    """
 
     def __init__(
         self,
@@ -53,8 +64,11 @@ class Recorder:
         *,
         listen: Callable[[Event], None],
         drift: bool,
+        attempts: Mapping[RowKey, int],
     ) -> None:
-        self.plan, self.seed, self.folder, self.listen = plan, seed, folder, listen
+        self.plan, self.seed, self.folder, self.listen, self.attempts = plan, seed, folder, listen, attempts
+        models = kit.models.values()
+        self.deterministic = all(model.deterministic for model in models) and method.spec.deterministic
         config, policy = plan.config, kit.policy
         self._constant: dict[str, Any] = {
             "run": plan.name,
@@ -65,8 +79,7 @@ class Recorder:
             "model": model_name(config),
             "seed": seed,
             "backend": policy.backend,
-            "deterministic": all(model.deterministic for model in kit.models.values())
-            and method.spec.deterministic,
+            "deterministic": self.deterministic,
             "protocol": "stream" if method.stream else "standard",
             "view": config.view,
             "code_version": code_version(),
@@ -109,6 +122,7 @@ class Recorder:
             tokens_cached=usage.tokens_cached,
             cost=usage.cost,
             wall_time=seconds,
+            attempt=1 + self.attempts.get(row_key(self.plan, self.seed, episode.task, iteration), 0),
         )
         self._writer.write(row)
         self.listen(EpisodeDone(self.seed, iteration, row.task, str(row.status), row.success, row.score))
@@ -143,11 +157,13 @@ class Recorder:
             ],
         }
 
+    def transcript_file(self, iteration: int, lane: int) -> Path:
+        """Where the transcripts of a lane of this seed lie."""
+        return transcript_file(self.plan, self.folder, self.seed, iteration, lane)
+
     def keep(self, transcripts: Sequence[dict[str, Any]], iteration: int, lane: int) -> None:
         """Store the transcripts of a lane, in task order; those of tasks that were not played again stay."""
-        path = self.folder.transcripts(self.seed, lane)
-        if iteration != self.plan.evaluations[-1]:
-            path = path.with_name(f"iteration-{iteration}-{path.name}")
+        path = self.transcript_file(iteration, lane)
         stored = {entry["task"]: entry for entry in read_transcripts(path)} if path.is_file() else {}
         stored |= {entry["task"]: entry for entry in transcripts}
         write_transcripts(path, [stored[task] for task in sorted(stored)])

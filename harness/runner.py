@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +66,7 @@ class SeedWork:
     seeds: tuple[int, ...]
     folder: RunFolder
     finished: frozenset[RowKey]
+    attempts: Mapping[RowKey, int]
     drift: bool
     _plan: Plan | None = None
     _cells: dict[int, Cell] = field(default_factory=dict)
@@ -78,7 +79,13 @@ class SeedWork:
         if unit.seed not in self._cells:
             self._cells = {
                 unit.seed: Cell(
-                    self._plan, unit.seed, self.folder, finished=self.finished, listen=listen, drift=self.drift
+                    self._plan,
+                    unit.seed,
+                    self.folder,
+                    finished=self.finished,
+                    attempts=self.attempts,
+                    listen=listen,
+                    drift=self.drift,
                 )
             }
         cell = self._cells[unit.seed]
@@ -98,7 +105,8 @@ def run(
 ) -> RunSummary:
     """Run what of a plan is not stored yet.
 
-    The same command resumes: rows with a verdict stay, everything else is done (again). Added seeds extend the folder.
+    The same command resumes: rows with a verdict stay, everything else is done (again), transcripts that were lost
+    included. Added seeds extend the folder.
 
     Args:
         plan: what to do.
@@ -108,7 +116,8 @@ def run(
         listen: told what happens.
 
     Raises:
-        InputError: the folder cannot be written, is in use, holds a corrupt row, or was made by another version.
+        InputError: the folder cannot be written, is in use, holds a corrupt row, or was made by another version; a
+            half-done stream of a model that is not deterministic.
         RunError, StoreError: the run broke off; finished rows are kept.
     """
     started = time.perf_counter()
@@ -119,9 +128,11 @@ def run(
         drift = settle(folder.manifest, manifest(plan), allow_drift=allow_drift)
         if notice := repair_tail(folder.rows):
             listen(Notice(notice))
-        finished = frozenset(row.key for row in stored_rows(folder) if row.status.has_verdict)
-        units = [unit for unit in all_units(plan) if not is_done(plan, unit, finished)]
-        work = SeedWork(plan.config, plan.seeds, folder, finished, drift)
+        before = stored_rows(folder)
+        finished = frozenset(row.key for row in before if row.status.has_verdict)
+        attempts = {row.key: row.attempt for row in before if not row.status.has_verdict}
+        units = [unit for unit in all_units(plan) if not is_done(plan, unit, finished, folder)]
+        work = SeedWork(plan.config, plan.seeds, folder, finished, attempts, drift)
         lanes = {seed: [unit for unit in units if unit.seed == seed] for seed in plan.seeds}
         by_lane = {seed: found for seed, found in lanes.items() if found and found[0].lane is not None}
         for seed, found in by_lane.items():  # a cell announces itself; lanes of one seed may be anywhere
@@ -167,9 +178,18 @@ def unit_keys(plan: Plan, unit: Unit) -> list[RowKey]:
     return [row_key(plan, unit.seed, task, iteration) for iteration in plan.evaluations for task in tasks]
 
 
-def is_done(plan: Plan, unit: Unit, finished: frozenset[RowKey]) -> bool:
-    """Whether every row of a unit is stored with a verdict."""
-    return all(key in finished for key in unit_keys(plan, unit))
+def is_done(plan: Plan, unit: Unit, finished: frozenset[RowKey], folder: RunFolder) -> bool:
+    """Whether every row of a unit is stored with a verdict, and its transcripts are there where they are kept."""
+    from harness.rows import transcript_file
+
+    if not all(key in finished for key in unit_keys(plan, unit)):
+        return False
+    lanes = range(len(plan.lanes)) if unit.lane is None else (unit.lane,)
+    return not plan.config.transcripts or all(
+        transcript_file(plan, folder, unit.seed, iteration, lane).is_file()
+        for iteration in plan.evaluations
+        for lane in lanes
+    )
 
 
 def stored_rows(folder: RunFolder) -> list[EpisodeRow]:

@@ -13,7 +13,7 @@ Everything here is immutable and knows nothing of models, files or methods.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
@@ -36,6 +36,8 @@ class StopReason(StrEnum):
     """The step budget ran out: a truncation, not a decision of the environment."""
     ABANDONED = "abandoned"
     """The method closed the episode before it was over."""
+    ENDED = "ended"
+    """The environment ended the episode; whether the goal was reached is withheld (`Trajectory.unlabelled`)."""
     LIMIT = "limit"
     """Another limit fired (wall time, tokens, cost); the verdict stands."""
     ENV_ERROR = "env_error"
@@ -55,6 +57,8 @@ class Status(StrEnum):
     """No verdict: the environment failed."""
     INFRA_ERROR = "infra_error"
     """No verdict: infrastructure failed."""
+    WITHHELD = "withheld"
+    """There is a verdict, and whoever holds this trajectory may not see it; never the status of a row."""
 
     @property
     def has_verdict(self) -> bool:
@@ -293,19 +297,43 @@ class Trajectory:
 
     @property
     def success(self) -> bool:
-        return bool(self.verdict.success)
+        """Success of a trajectory that has a verdict; asking another one is a programming error (ValueError)."""
+        if self.verdict.success is None:
+            raise self._no_verdict("read as a failure")
+        return self.verdict.success
 
     @property
     def score(self) -> float:
-        """Score of a trajectory that has one; asking a failed episode is a programming error."""
+        """Score of a trajectory that has a verdict; asking another one is a programming error (ValueError)."""
         if self.verdict.score is None:
-            raise ValueError(f"task {self.task.id!r} has no verdict ({self.verdict.status}); it must not be scored")
+            raise self._no_verdict("scored")
         return self.verdict.score
 
     @property
     def reward(self) -> float:
-        """Sum of the environment's step rewards."""
+        """Sum of the environment's step rewards; 0 where they are withheld."""
         return sum(step.reward for step in self.steps)
+
+    def unlabelled(self) -> Trajectory:
+        """The same episode without what the environment says of it, for methods that may not read labels.
+
+        The verdict is withheld, step rewards are 0, and success and failure become `StopReason.ENDED`. What was seen
+        after the environment ended the episode is left out too: some environments print the score there. What the
+        method has lived through stays: its actions, what it saw before, and how many steps it took.
+        """
+        steps = [replace(step, reward=0.0) for step in self.steps]
+        ended = self.stop in (StopReason.SUCCESS, StopReason.FAILURE)
+        if steps and (ended or self.stop is StopReason.LIMIT):
+            steps[-1] = replace(steps[-1], observation=Observation("", anchor=""))
+        return replace(
+            self,
+            steps=tuple(steps),
+            stop=StopReason.ENDED if ended else self.stop,
+            verdict=Verdict(Status.WITHHELD, None, None),
+        )
+
+    def _no_verdict(self, wrong: str) -> ValueError:
+        return ValueError(f"task {self.task.id!r} has no verdict ({self.verdict.status}); it must not be {wrong}")
 
 
 JSON = Mapping[str, Any]

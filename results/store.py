@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,9 @@ from pydantic import ValidationError
 from results.records import EpisodeRow, RowKey, migrate
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+TAIL_SECONDS = 1.0
+"""How long a new writer waits for the end of a line that another one may be writing."""
 
 
 class StoreError(RuntimeError):
@@ -82,6 +86,8 @@ class RowWriter:
     def __init__(self, path: Path) -> None:
         """Open the file, creating it and its folder.
 
+        Another writer's line that is only half visible yet is waited for, up to TAIL_SECONDS.
+
         Raises:
             StoreError: the file ends in a cut line (see `repair_tail`), or cannot be opened.
         """
@@ -91,9 +97,18 @@ class RowWriter:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             _fail(path, error)
-        if _cut_tail(path):
+        if not self._whole():
             os.close(self._file)
             raise StoreError(f"{path} ends in a cut line; repair it before appending (the same run command does)")
+
+    def _whole(self) -> bool:
+        """Whether the file ends in a newline, or does so soon; no more than its last byte is read."""
+        limit = time.monotonic() + TAIL_SECONDS
+        while (size := os.fstat(self._file).st_size) and os.pread(self._file, 1, size - 1) != b"\n":
+            if time.monotonic() > limit:
+                return False
+            time.sleep(0.02)
+        return True
 
     def write(self, row: EpisodeRow) -> None:
         """Append one row and wait until it is on the disk.

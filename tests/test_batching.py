@@ -57,6 +57,18 @@ async def ask(lane: Lane, model: Model, *key: int, text: str = "?") -> str:
     return (await lane.ask(model, Request(key, Prompt.user(text), Sampling()))).text
 
 
+@pytest.mark.parametrize("model", [Recording, Remote])
+def test_a_lane_that_does_not_run_says_so_when_asked(model):
+    """Nobody would ever let the batch go: the caller would wait for ever."""
+    lane, other = Lane(), Lane()
+    for asks in (asyncio.run, other.run):
+        with pytest.raises(RuntimeError, match=r"this lane is not running here; .* inside Lane\.run of the same lane"):
+            asks(ask(lane, model(), 1))
+    assert lane.run(ask(lane, model(), 1)), "and it can be run"
+    with pytest.raises(RuntimeError, match="not running"):
+        asyncio.run(ask(lane, model(), 1))
+
+
 def run(lane: Lane, *coroutines: Any) -> list[Any]:
     async def main() -> list[Any]:
         return await lane.gather(coroutines)

@@ -14,7 +14,7 @@ from harness.env import EnvError, InfraError
 from harness.episode import EpisodeFailed
 from harness.errors import InputError
 from harness.events import EpisodeDone, Finished, IterationDone, Started
-from harness.model import Kit, Sampling, UnsupportedOption
+from harness.model import Kit, Prompt, Sampling, UnsupportedOption
 from harness.rows import model_name, row_key
 from harness.types import Observation, Status, Task
 from results.store import RunFolder, read_rows
@@ -41,21 +41,6 @@ def test_a_seed_explores_learns_and_evaluates_where_planned(tmp_path):
     assert {row.key for row in rows} == {row_key(plan, 0, task, n) for n in (0, 2, 3) for task in plan.tasks}
 
 
-def test_a_row_says_where_it_comes_from(tmp_path):
-    plan = toy_plan()
-    cell(plan, tmp_path).run()
-    task = plan.tasks[0]
-    rows = read_rows(RunFolder(tmp_path / plan.name).rows)
-    row = next(row for row in rows if (row.task, row.iteration) == (task.id, 0))
-    assert (row.run, row.method, row.env, row.model, row.task) == (plan.name, "toy-learner", "toy", "toy", task.id)
-    assert (row.subset, row.seed, row.iteration, row.status) == (task.subset, 0, 0, Status.OK)
-    assert (row.backend, row.deterministic, row.protocol, row.view) == ("toy", True, "standard", "compact")
-    assert (row.env_version, row.data_digest, row.drift, row.attempt) == ("1", "embedded", False, 1)
-    assert row.steps > 0
-    assert row.tokens_in > row.tokens_out >= row.steps
-    assert row.reward == float(row.success)
-
-
 def test_learning_is_what_the_curve_shows(tmp_path):
     plan = toy_plan()
     cell(plan, tmp_path).run()
@@ -63,25 +48,6 @@ def test_learning_is_what_the_curve_shows(tmp_path):
     assert [(line["rollouts"], line["failed_rollouts"]) for line in lines] == [(8, 0)] * 3
     assert lines[-1]["wins"] >= lines[0]["wins"] > 0
     assert all(line["tokens_in"] > line["tokens_out"] > 0 for line in lines)
-
-
-def test_transcripts_are_kept_by_lane_and_iteration(tmp_path):
-    plan = toy_plan()
-    cell(plan, tmp_path).run()
-    files = sorted(path.name for path in (tmp_path / plan.name / "transcripts" / "seed-0").iterdir())
-    assert files == sorted(
-        f"{prefix}lane-{lane}.jsonl.zst" for lane in (0, 1) for prefix in ("", "iteration-0-", "iteration-2-")
-    )
-    last = list(read_transcripts(RunFolder(tmp_path / plan.name).transcripts(0, 0)))
-    assert [entry["task"] for entry in last] == sorted(task.id for task in plan.lanes[0])
-    assert last[0]["turns"][0]["reply"] == (last[0]["steps"][0]["action"] or "hmm")
-    assert last[0]["error"] is None
-
-
-def test_transcripts_can_be_switched_off(tmp_path):
-    plan = toy_plan("transcripts=false")
-    cell(plan, tmp_path).run()
-    assert not (tmp_path / plan.name / "transcripts").exists()
 
 
 def test_lanes_cut_work_and_change_no_row_of_a_model_without_rounding(tmp_path):
@@ -147,11 +113,17 @@ def test_a_method_may_invent_its_tasks_or_none_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr(ToyLearner, "explore", explore)
     one = cell(toy_plan(), tmp_path)
-    monkeypatch.setattr(ToyLearner, "propose", lambda self, arena, iteration: invented)
+
+    async def propose(self: ToyLearner, arena: Any, iteration: int) -> Any:
+        await arena.ask(Prompt.user("what next?"), role="policy")
+        return invented if iteration == 1 else []
+
+    monkeypatch.setattr(ToyLearner, "propose", propose)
     one.iterate(1)
     assert explored == [task.id for task in invented]
-    monkeypatch.setattr(ToyLearner, "propose", lambda self, arena, iteration: [])
-    assert one.iterate(2)["rollouts"] == 0
+    second = one.iterate(2)
+    assert second["rollouts"] == 0
+    assert second["tokens_in"] == 2, "what was asked to invent them is counted"
 
 
 # -- failures ---------------------------------------------------------------------------------------------------
@@ -258,7 +230,7 @@ def test_environments_are_closed_whatever_happens(tmp_path, monkeypatch):
 
 
 def test_a_lane_with_a_missing_row_is_rerun_whole_and_writes_only_that_row(tmp_path, monkeypatch):
-    plan = toy_plan(method="toy-walker")
+    plan = toy_plan("transcripts=false", method="toy-walker")
     missing = plan.lanes[0][1]
     finished = {row_key(plan, 0, task, 0) for task in plan.tasks if task is not missing}
     played: list[str] = []
@@ -321,13 +293,25 @@ def test_roles_with_one_specification_share_one_model():
 
 
 def test_an_option_that_the_model_cannot_honour_is_refused_before_the_run(monkeypatch):
+    """By any model of any role, at evaluation or in training."""
+    refused: dict[str, Any] = {}
+
     def check(self: ToyModel, sampling: Sampling) -> None:
-        raise UnsupportedOption(f"no top_k={sampling.top_k} here")
+        if (self.skill, sampling.temperature) == (refused["skill"], refused["temperature"]):
+            raise UnsupportedOption(f"no temperature={sampling.temperature} for {self.name}")
 
     monkeypatch.setattr(ToyModel, "check", check)
-    plan = toy_plan()
-    with pytest.raises(UnsupportedOption, match="no top_k=20 here"):
-        make_method(plan, 0, open_kit(plan, ToyLearner))
+    for method, temperatures in (("toy-learner", (0.7, 1.0)), ("toy-walker", (0.7,))):
+        plan = toy_plan(method=method)
+        models = {"policy": "toy:0.5", "judge": "toy:0.9"}
+        plan = _with(plan, plan.config.model_copy(update={"models": models}))
+        for skill in (0.5, 0.9):
+            for temperature in temperatures:
+                refused.update(skill=skill, temperature=temperature)
+                with pytest.raises(UnsupportedOption, match=f"no temperature={temperature} for toy:{skill}"):
+                    make_method(plan, 0, open_kit(plan, ToyLearner))
+        refused.update(skill=0.5, temperature=0.3)
+        assert make_method(plan, 0, open_kit(plan, ToyLearner)).name == method
 
 
 def _with(plan: Any, config: Any) -> Any:

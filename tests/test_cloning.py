@@ -27,8 +27,8 @@ def demonstration(task: Task, actions: list[str], *, slips: tuple[int, ...] = ()
     return Demonstration(task, "go right", steps, Verdict(Status.OK, True, 1.0))
 
 
-def config(method: str):
-    return resolve(method=method, env="toy", models={"policy": "toy"}, view="compact")
+def config(method: str, *overrides: str):
+    return resolve(method=method, env="toy", models={"policy": "toy"}, view="compact", overrides=overrides)
 
 
 TASKS = ToyEnv().tasks("train")[:2]
@@ -74,3 +74,12 @@ def test_many_demonstrations_are_played_in_chunks(monkeypatch):
     monkeypatch.setattr("harness.cloning.LANE", 2)
     taught = lessons(config("grpo"), SHOWN * 3, lambda: ToyEnv(view="compact"))
     assert len(taught) == 15
+
+
+@pytest.mark.parametrize("name", ["grpo", "strata"])
+def test_lessons_are_counted_in_words_as_the_clone_will_count_them(name):
+    """An estimate of more tokens than words would drop steps that the policy is later shown."""
+    taught = lessons(config(name), SHOWN, lambda: ToyEnv(view="compact"))
+    longest = max(len(lesson.prompt.split()) for lesson in taught)
+    tight = config(name, f"max_prompt={longest}")
+    assert lessons(tight, SHOWN, lambda: ToyEnv(view="compact")) == taught

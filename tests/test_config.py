@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from harness import registry
-from harness.config import NOT_IDENTITY, RunConfig, digest, method_digest, parse_seeds, resolve
+from harness.config import NOT_IDENTITY, Dtype, RunConfig, digest, method_digest, parse_seeds, resolve
 from harness.errors import InputError
+from harness.models.loading import DTYPES
 
 pytestmark = pytest.mark.usefixtures("toys")
 
@@ -84,8 +85,9 @@ def test_the_paper_scale_is_the_papers():
     c = resolve(method="strata", env="webshop", scale="paper").options
     table = {
         "strategies": 4, "rollouts": 8, "oversampling": 8, "top_fraction": 0.5, "length_threshold": 0.5,
-        "judgment_weight": 0.1, "max_tokens": 1024, "train_temperature": 1.0, "temperature": 0.7, "top_p": 0.8,
-        "top_k": 20, "clip_low": 0.2, "clip_high": 0.28, "lr": 1e-6, "weight_decay": 0.01, "mini_batch": 1024,
+        "judgment_weight": 0.1, "max_tokens": 1024, "max_prompt": 7168, "train_temperature": 1.0, "temperature": 0.7,
+        "top_p": 0.8, "top_k": 20, "clip_low": 0.2, "clip_high": 0.28, "lr": 1e-6, "weight_decay": 0.01,
+        "mini_batch": 1024,
         "iterations": 150, "tasks_per_iteration": 16, "malformed": "exclude", "auxiliary": "all",
     }  # fmt: skip
     assert {name: c[name] for name in table} == table
@@ -114,6 +116,11 @@ def test_the_paper_scale_is_the_papers():
         ({"overrides": ["lane=0"]}, "option lane=0"),
         ({"overrides": ["iterations=many"]}, "option iterations='many'"),
         ({"overrides": ["split=tset"]}, "option split='tset'"),
+        (
+            {"overrides": ["dtype=foo"]},
+            "option dtype='foo': Input should be 'auto', 'float32', 'bfloat16' or 'float16'",
+        ),
+        ({"overrides": ["max_prompt=0"]}, "option max_prompt=0"),
         ({"view": "screenshot"}, 'environment "toy" has no view "screenshot"; it offers full, compact'),
         (
             {"method": "grpo", "overrides": ["aggregation=mean"]},
@@ -236,13 +243,26 @@ def test_the_digest_covers_what_stands_in_the_users_prompts(tmp_path):
     (tmp_path / "compact").mkdir()
     template = tmp_path / "compact" / "action.txt"
     config = toy(overrides=[f"prompts={tmp_path}"])
-    digests = set()
-    for text in ("one", "two"):
+    digests: dict[str, tuple[str, str]] = {}
+    for text in ("one", "second", "one"):
         template.write_text(text)
-        digests.add(identity(config))
-    assert len(digests) == 2
-    template.write_text("one")
-    assert identity(config) in digests
+        found = (identity(config), method_digest(config))
+        assert digests.setdefault(text, found) == found
+    for one, other in zip(digests["one"], digests["second"], strict=True):
+        assert one != other
+
+
+def test_the_users_prompts_are_read_once_and_not_for_every_row(tmp_path, monkeypatch):
+    (tmp_path / "action.txt").write_text("mine")
+    config = toy(overrides=[f"prompts={tmp_path}"])
+    first = method_digest(config)
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} was read again"))
+    assert method_digest(config) == first
+    assert len(identity(config)) == 12
+
+
+def test_precisions_are_those_of_the_models():
+    assert set(get_args(Dtype)) == set(DTYPES)
 
 
 def test_digests_are_short_and_the_same_everywhere():

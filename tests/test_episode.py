@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -220,6 +221,23 @@ def test_only_the_policy_in_training_is_trainable():
     ]
 
 
+def test_a_step_belongs_to_the_last_turn_of_the_policy():
+    """Not to the judge that was asked in between: its row would have no step, and so no format penalty."""
+    there = world(scripted(lambda prompt: "right"))
+
+    async def asks(one: Episode) -> Any:
+        await one.ask(Prompt.user("plan", kind="judgment"), role="judge")
+        await one.step("right")
+        await one.ask(Prompt.user("go"))
+        await one.ask(Prompt.user("good?", kind="judgment"), role="judge")
+        await one.step("right")
+        await one.step(None)
+        return (await one.close()).turns
+
+    turns = play(there, asks(episode(there)))[0]
+    assert [(turn.role, turn.steps) for turn in turns] == [("judge", ()), ("policy", (2, 3)), ("judge", ())]
+
+
 def test_roles_are_answered_by_their_models():
     policy, judge = ScriptedModel(lambda *_: "right"), ScriptedModel(lambda *_: "guilty")
     there = world(kit=Kit({"policy": policy, "judge": judge}))
@@ -295,9 +313,23 @@ def test_a_verdict_without_a_verdict_is_a_failure_never_a_zero():
 
 def test_a_fault_of_the_program_is_no_failure_of_the_world():
     env = watched((("step", "right"), KeyError("typo")))
-    with pytest.raises(KeyError, match="typo"):
+    with pytest.raises(KeyError, match="typo") as raised:
         finish(env)
     assert env.log.count(("close",)) == 1
+    assert raised.value.__notes__ == ["in environment 'toy', task 'train-0-2', step 1"]
+
+
+@pytest.mark.parametrize(("call", "step"), [(("reset",), 1), (("step", "stop"), 3), (("verdict",), 4)])
+def test_a_fault_of_the_program_names_the_task_wherever_it_is(call, step):
+    with pytest.raises(ZeroDivisionError) as raised:
+        finish(watched((call, ZeroDivisionError())))
+    assert raised.value.__notes__ == [f"in environment 'toy', task 'train-0-2', step {step}"]
+
+
+def test_a_failure_survives_a_process_boundary():
+    """A worker's error reaches the user pickled; rebuilt from the reason alone it would break the pool."""
+    again = pickle.loads(pickle.dumps(EpisodeFailed(Status.ENV_ERROR, "no display")))
+    assert (type(again), again.status, str(again)) == (EpisodeFailed, Status.ENV_ERROR, "no display")
 
 
 # -- threads ----------------------------------------------------------------------------------------------------

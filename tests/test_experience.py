@@ -61,14 +61,51 @@ def test_exactly_the_sampled_ids_are_trained_on():
 def test_only_trainable_action_turns_become_rows():
     others = [
         Turn("judge", "judgment", completion([9]), trainable=False, token_limit=9),
-        Turn("policy", "strategy", completion([9]), trainable=True, token_limit=9),
+        Turn("policy", "strategy", completion([9]), trainable=False, token_limit=9),
         Turn("policy", "action", completion([9]), trainable=False, token_limit=9),
     ]
     experience = of(trajectory(0, extra=others), trajectory(1))
     assert [row.ids for row in experience.rows] == [(1, 1), (101, 1)]
-    evaluated = of(trajectory(0, trainable=False), trajectory(1, trainable=False))
-    assert evaluated.rows == ()
-    assert evaluated.outcomes.tolist() == [0, 0]
+
+
+def test_trainable_turns_of_another_kind_do_not_vanish():
+    thought = Turn("policy", "thought", completion([9]), trainable=True, token_limit=9)
+    both = [trajectory(0, extra=[thought]), trajectory(1)]
+    for group in (both, both[:1]):
+        with pytest.raises(ValueError, match=r"trainable turns of kind thought beside action: name them in kinds="):
+            of(*group)
+    experience = of(*both, rewards=ones, kinds=("thought", "action"))
+    assert [(row.kind, row.ids) for row in experience.rows] == [
+        ("thought", (9,)), ("action", (1, 1)), ("action", (101, 1)),
+    ]  # fmt: skip
+
+
+def test_a_trajectory_without_rows_does_not_enter_the_statistics():
+    """Its outcome would shift the mean of those that are trained on."""
+    bare, one, two = trajectory(0, trainable=False), trajectory(1), trajectory(2)
+    experience = of(bare, one, two)
+    assert experience.trajectories == (one.key, two.key)
+    assert experience.outcomes.tolist() == pytest.approx([1.1, 2.1])
+    assert experience.groups == (GROUP, GROUP)
+    assert experience.played == (bare, one, two)
+    lone = of(bare, one)
+    assert (lone.rows, lone.dropped, lone.played) == ((), 1, (bare, one))
+
+
+def test_what_was_played_is_kept_in_order():
+    made = [trajectory(k) for k in range(4)]
+    joined = Experience.join(of(made[2]), of(*made[:2]), Experience.seen(made[3:], metrics={"episodes": 1}))
+    assert joined.played == (made[2], made[0], made[1], made[3])
+    assert joined.dropped == 1
+    assert len(joined.rows) == len(joined.trajectories) == 2
+
+
+def test_what_was_seen_needs_no_second_one_and_no_log_probabilities():
+    mute = Turn("policy", "action", Completion("x", (), (), "stop"), trainable=True, token_limit=9)
+    seen = Experience.seen([trajectory(0, extra=[mute])], metrics={"episodes": 1.0})
+    assert (seen.rows, seen.trajectories, seen.dropped, seen.metrics) == ((), (), 0, {"episodes": 1.0})
+    assert seen.outcomes.tolist() == []
+    assert [t.key for t in seen.played] == [trajectory(0).key]
 
 
 def test_as_many_rewards_as_turns():

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+from pathlib import Path
+
 import pytest
 
 from harness import manifest as manifest_module
 from harness.errors import InputError, RunError
-from harness.manifest import Manifest, check_drift, code_version, plugin_versions, settle
+from harness.manifest import (
+    OPTIONAL_PACKAGES,
+    PACKAGES,
+    Manifest,
+    check_drift,
+    code_version,
+    package_versions,
+    plugin_versions,
+    settle,
+)
 from harness.redact import MASK
 
 
@@ -111,15 +123,33 @@ def test_the_code_version_follows_every_source_file(monkeypatch, tmp_path):
         ("a.py", "1"),
         ("a.py", "2"),
         ("prompt.txt", "say"),
-        ("weights.safetensors", "w"),
-        ("a.pyc", "c"),
+        ("presets/mini.yaml", "run:"),
+        ("policy/vocab.json", "[]"),
+        *((name, "w") for name in ("weights.safetensors", "a.pyc", "README.md", "policy/card.md", "a.py~")),
+        *((name, "w") for name in ("commands/run.py", "conformance/env.py", "cli.py", "progress.py", "redact.py")),
+        ("doctor.py", "w"),
     ):
+        (package / name).parent.mkdir(exist_ok=True)
         (package / name).write_text(content)
         seen.add(code_version.__wrapped__())
-    assert len(seen) == 3  # two versions of a.py, and the prompt; weights and compiled files do not count
+    assert len(seen) == 5  # two versions of a.py, and what else can move a row
     assert all(version.startswith("0.") and len(version.partition("+")[2]) == 12 for version in seen)
 
 
 def test_plug_ins_in_use_are_recorded(toys):
     assert plugin_versions(env="toy", method="vanilla", models=("toy:0.9",)) == {"abstraction-bench-toys": "1.0"}
     assert plugin_versions(env="webshop", method="vanilla", models=("mini",)) == {}
+
+
+def test_what_is_said_to_move_no_row_exists():
+    """A file that was renamed would count again, unnoticed."""
+    root = Path(str(files("harness"))).parent
+    assert [name for name in manifest_module._NOT_SOURCES if not (root / name).exists()] == []
+
+
+def test_versions_of_what_can_move_a_row_are_recorded():
+    versions = package_versions()
+    assert set(PACKAGES) <= set(versions), "these are always installed"
+    assert {"thefuzz", "rapidfuzz", "wordllama", "snowballstemmer", "safetensors"} <= set(PACKAGES)
+    assert {"spacy", "sentence-transformers"} <= set(OPTIONAL_PACKAGES)
+    assert set(versions) <= {*PACKAGES, *OPTIONAL_PACKAGES}

@@ -34,7 +34,8 @@ def test_options_that_do_not_exist_or_are_out_of_range_are_refused():
 def test_a_method_that_does_not_learn_says_so():
     method, place = walker(), arena(world())
     assert (method.iterations, method.tasks_per_iteration, method.rollouts_per_task) == (0, 0, 1)
-    assert method.propose(place, 1) is None
+    assert asyncio.run(method.propose(place, 1)) is None
+    assert not method.needs_embedder(method.config)
     for call, message in (
         (method.explore(task(), place), "does not explore"),
         (method.learn([], place, 1), "does not learn"),

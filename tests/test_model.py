@@ -52,3 +52,10 @@ def test_metrics_of_parts_are_added_and_largest_ones_kept():
     assert total == {"tokens": 5.0, "ratio_max": 1.5}
     add_metrics(loss := {}, {"loss_max": -2.0})
     assert loss == {"loss_max": -2.0}
+
+
+def test_tokens_are_estimated_where_nobody_can_count():
+    assert ToyModel().count(Prompt.user("one two three")) == 5
+    assert ToyModel().count(Prompt.user("")) == 0
+    assert (ToyModel().positions, ToyModel().vocabulary, ToyModel().deterministic) == (None, None, True)
+    assert ScriptedModel(["-"]).count(Prompt.user("one two three")) == 3

@@ -26,6 +26,10 @@ def test_tasks_are_cut_into_lanes_in_order():
     assert [task for lane in made.lanes for task in lane] == list(made.tasks)
 
 
+def test_a_stream_is_one_lane():
+    assert [len(lane) for lane in plan(method="toy-memory", lane=3).lanes] == [7]
+
+
 def test_the_last_iteration_is_evaluated_and_others_on_request():
     assert plan(overrides=["iterations=3", "eval_at=[]"]).evaluations == (3,)
     made = plan(0, 4, overrides=["iterations=3", "eval_at=[1, 0]"])

@@ -9,8 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from baselines.vanilla import SLOTS, ActionPrompt, Vanilla
+from envs.webshop.env import WebShop
+from harness.episode import EpisodeFailed
 from harness.errors import InputError
-from harness.prompts import Scene, Template, load_template, parse_action, parse_numbers, parse_tag
+from harness.method import MethodConfig
+from harness.model import Kit, ModelContext, Prompt, UnsupportedOption
+from harness.models.scripted import ScriptedModel
+from harness.prompts import (
+    Prompts,
+    Scene,
+    Template,
+    check_words,
+    load_template,
+    load_templates,
+    parse_action,
+    parse_numbers,
+    parse_tag,
+)
+from harness.registry import load_method, open_model
+from harness.types import Status, Step
 from tests.plays import best, episode, play, trajectory, walk, world
 from tests.toys import ToyEnv
 
@@ -159,6 +177,34 @@ def test_a_user_template_with_a_wrong_slot_is_named_with_its_path(tmp_path):
         load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        (
+            "compact/actoin.txt",
+            'unknown template in prompts=.*: "compact/actoin.txt"; did you mean "compact/action.txt"',
+        ),
+        ("full/action.md", 'did you mean "full/action.txt"'),
+        ("full/strategy.txt", '"full/strategy.txt"; did you mean'),
+        ("compct/action.txt", "holds no templates; this method reads full/action.txt, compact/action.txt"),
+        ("action.txt", "holds no templates"),
+    ],
+)
+def test_files_that_would_never_be_read_are_refused(tmp_path, file, message):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("{description} {context}")
+    with pytest.raises(InputError, match=message):
+        load_templates("baselines", "compact", SLOTS, str(tmp_path))
+
+
+def test_hidden_files_and_the_other_view_are_left_alone(tmp_path):
+    for file in ("compact/.action.txt.swp", "full/action.txt"):
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_text("mine")
+    templates = load_templates("baselines", "compact", SLOTS, str(tmp_path))
+    assert templates["action"].text == load(None).text
+
+
 # -- scenes -----------------------------------------------------------------------------------------------------
 
 
@@ -189,10 +235,30 @@ def test_the_last_steps_stand_in_the_context(length, taken):
 def test_the_full_context_tells_steps_observation_and_possible_actions():
     text = context(2, 3, "full")
     assert "Steps taken so far: 3. The last 2:" in text
-    assert "[2] action: (a reply without a valid action)" in text
-    assert "[3] action: right\n    seen then: You are at cell 2." in text
+    assert "[2] seen: You are at cell 1." in text
+    assert "    action: (a reply without a valid action)\n[3] seen: Your last reply held no valid action;" in text
+    assert "You are at cell 1. The goal is cell 5. The walls are blue.\n    action: right\nWhat you see now" in text
     assert "What you see now (step 4 of at most 7):\nYou are at cell 2." in text
     assert text.endswith("Possible now: left, right, stop")
+
+
+@pytest.mark.parametrize("length", [-1, 0, 1, 2])
+def test_what_is_seen_now_stands_in_the_full_context_once(length):
+    """Each past step is shown with what its action answered, not with what it led to."""
+    text = context(length, 1, "full")
+    assert text.count("You are at cell 1.") == 1
+    assert text.count("You are at cell 0.") == (length != 0)
+
+
+def test_reasoning_is_asked_for_where_prompts_have_words():
+    plain, thinking = (Scene(ToyEnv.spec, "full", 2, reasoning=on).instruction for on in (False, True))
+    assert thinking.startswith(f"{plain}. Before you answer, think step by step")
+    with pytest.raises(UnsupportedOption, match=r"reasoning=true .* use --view full"):
+        Scene(ToyEnv.spec, "compact", 2, reasoning=True)
+    one = ActionPrompt(MethodConfig(reasoning=True), ToyEnv.spec, "full")
+    there = world()
+    assert "think step by step about what is left to do" in one.act(episode(there)).text
+    there.close()
 
 
 def test_descriptions():
@@ -225,3 +291,160 @@ def test_observations_never_become_slots():
     assert text.startswith("{context} | You are")
     assert best(text) == "right"
     play(there, walk(one))
+
+
+# -- within the token limit -------------------------------------------------------------------------------------
+
+
+def bounded(max_prompt: int, *, view: str = "compact", model: ScriptedModel | None = None) -> Prompts:
+    """Prompts whose tokens are words, as those of a scripted model are."""
+    made = ActionPrompt(MethodConfig(max_prompt=max_prompt, max_tokens=40), ToyEnv.spec, view)
+    made.setup(Kit({"policy": model or ScriptedModel(["-"])}))
+    return made
+
+
+def steps(*actions: str | None) -> list[Step]:
+    done = trajectory(0, malformed=[False] * len(actions)).steps
+    return [
+        Step(s.index, action, s.observation, s.page, s.anchor, 0.0) for s, action in zip(done, actions, strict=True)
+    ]
+
+
+def told(shown: list[Step]) -> str:
+    """One word before the steps, and one for each action's number."""
+    return " ".join(["do", *(f"{step.index} {step.action}" for step in shown)])
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (7, "do 1 a 2 b 3 c"),
+        (6, "do 2 b 3 c"),
+        (5, "do 2 b 3 c"),
+        (4, "do 3 c"),
+        (2, "do"),
+        (1, "do"),
+    ],
+)
+def test_the_oldest_steps_go_first(limit, text):
+    for view in ("compact", "full"):
+        assert bounded(limit, view=view).fit("action", steps("a", "b", "c"), told) == Prompt.user(text)
+
+
+def test_what_is_too_long_without_any_step_fails_its_episode_alone():
+    with pytest.raises(
+        EpisodeFailed, match=r"judgment prompt of 4 tokens exceeds max_prompt=3 .* raise max_prompt"
+    ) as error:
+        bounded(3).fit("judgment", steps("a"), lambda shown: f"one two three four {told(shown)}"[:18], role="judge")
+    assert error.value.status is Status.ENV_ERROR
+
+
+def test_rambling_actions_are_cut_only_where_the_compact_prompt_is_too_long():
+    long = " ".join("abcdefghijklmnop")
+    assert bounded(18).fit("action", steps(long), told).text == f"do 1 {long}"
+    assert bounded(17).fit("action", steps(long), told).text == "do 1 a b c d e f g h i j k l"
+    assert bounded(17).fit("action", steps("old", long, None), told).text == "do 2 a b c d e f g h i j k l 3 None"
+    assert bounded(17, view="full").fit("action", steps(long), told).text == "do"
+
+
+class Short(ScriptedModel):
+    """Few positions, and three tokens to a word."""
+
+    positions = 49
+
+    def count(self, prompt: Prompt) -> int:
+        return 3 * super().count(prompt)
+
+
+def test_the_model_that_is_asked_counts_and_its_positions_are_a_limit_too():
+    """49 positions leave 9 tokens, three words, beside a response of 40."""
+    one = ActionPrompt(MethodConfig(max_prompt=100, max_tokens=40), ToyEnv.spec, "compact")
+    one.setup(Kit({"policy": ScriptedModel(["-"]), "judge": Short(["-"])}))
+    assert one.fit("action", steps("a", "b"), told).text == "do 1 a 2 b"
+    assert one.fit("judgment", steps("a", "b"), told, role="judge").text == "do 2 b"
+
+
+def test_the_prompts_of_an_episode_are_bounded():
+    there = world()
+    one = episode(there, goal=5)
+    whole = ActionPrompt(MethodConfig(history=-1), ToyEnv.spec, "full")
+
+    async def main() -> list[str]:
+        for _ in range(4):
+            await one.step("right")
+        words = len(whole.act(one).text.split())
+        return [bounded_text(one, limit) for limit in (words, words - 1)]
+
+    def bounded_text(one, limit):
+        made = ActionPrompt(MethodConfig(history=-1, max_prompt=limit), ToyEnv.spec, "full")
+        made.setup(Kit({"policy": ScriptedModel(["-"])}))
+        return made.act(one).text
+
+    all_shown, cut = play(there, main())[0]
+    assert "The last 4:" in all_shown
+    assert "The last 3:" in cut
+    assert "[1]" not in cut
+    assert "Your task: Walk from" in cut
+
+
+# -- closed vocabularies ----------------------------------------------------------------------------------------
+
+
+class Reader(ScriptedModel):
+    vocabulary = frozenset("act ; red green".split())
+
+
+class Walls(ToyEnv):
+    def vocabulary(self):
+        return ["red", "green"]
+
+
+class AnyWalls(ToyEnv):
+    def vocabulary(self):
+        return []
+
+
+class OtherWalls(ToyEnv):
+    def vocabulary(self):
+        return ["red", "blue", "white"]
+
+
+def check(env, *, prompts: str | None = None, **roles: ScriptedModel) -> None:
+    kit = Kit({"policy": ScriptedModel(["-"]), **roles})
+    check_words(Vanilla(MethodConfig(prompts=prompts), spec=ToyEnv.spec, view=env.view, seed=0), kit, env)
+
+
+def test_models_of_a_closed_vocabulary_play_in_worlds_whose_words_they_know():
+    check(Walls(view="compact"), policy=Reader(["-"]))
+    for env in (ToyEnv(view="full"), AnyWalls(view="compact"), OtherWalls(view="compact", data="official")):
+        check(env)  # other models read anything
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (Walls(view="full"), r"reads 4 words alone, and the full view holds any; use --view compact, or --model"),
+        (AnyWalls(view="compact"), "environment 'toy' holds any; use embedded data if there are any, or --model"),
+        (AnyWalls(view="compact", data="official"), "environment 'toy' with --env-data holds any"),
+        (OtherWalls(view="compact"), r"not 2 of environment 'toy' \(blue, white\); use a policy that knows them, or"),
+    ],
+)
+def test_other_words_are_refused_with_a_way_out(env, message):
+    with pytest.raises(UnsupportedOption, match=f"the policy 'scripted' .*{message}.* transformers:ID"):
+        check(env, policy=Reader(["-"]))
+    with pytest.raises(UnsupportedOption, match=r"the judge 'scripted' .* --model judge=transformers:ID"):
+        check(env, judge=Reader(["-"]))
+
+
+def test_templates_in_other_words_are_refused(tmp_path):
+    (tmp_path / "compact").mkdir()
+    (tmp_path / "compact" / "action.txt").write_text("act {description} please {context}")
+    with pytest.raises(UnsupportedOption, match=r"not 1 of the prompt templates \(please\)"):
+        check(Walls(view="compact"), prompts=str(tmp_path), policy=Reader(["-"]))
+
+
+def test_the_shipped_policy_knows_its_world_and_its_templates():
+    kit = Kit({"policy": open_model("mini", ModelContext("webshop"))})
+    for name in ("vanilla", "grpo", "strata"):
+        method = load_method(name)(load_method(name).Config(), spec=WebShop.spec, view="compact", seed=0)
+        check_words(method, kit, WebShop(view="compact"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def test_every_built_in_carries_its_own_name():
         (lambda: registry.open_model("min", CONTEXT), 'unknown model "min"; did you mean "mini"?'),
         (lambda: registry.model_identity("min", "toy"), 'unknown model "min"; did you mean "mini"?'),
         (lambda: registry.load_env("sciworld"), '"sciworld" ships as a specification only'),
-        (lambda: registry.model_identity("mini", "toy"), 'make one with: harness prepare policy toy'),
+        (lambda: registry.model_identity("mini", "toy"), "make one with: harness prepare policy toy"),
     ],
 )
 def test_what_is_not_there_is_named_with_a_way_out(ask, message):
@@ -99,6 +100,28 @@ def test_a_mini_policy_is_known_by_its_digest(tmp_path: Path):
     (tmp_path / "manifest.json").write_text(json.dumps({"sha256": "0123456789abcdef99"}))
     assert registry.model_identity(f"mini:{tmp_path}", "toy") == "mini@0123456789abcdef"
     assert registry.model_identity("scripted:hello", "toy") == "scripted:hello"
+
+
+def test_a_folder_of_weights_is_known_by_what_lies_in_it(tmp_path: Path):
+    """Overwritten weights are another model, though their path is the same."""
+    spec = f"transformers:{tmp_path}"
+    weights = tmp_path / "model.safetensors"
+    (tmp_path / "config.json").write_text("{}")
+    weights.write_bytes(b"one")
+    os.utime(weights, ns=(1, 1))
+    first = registry.model_identity(spec, "toy")
+    assert first.startswith(f"{spec}@")
+    assert registry.model_identity(spec, "toy") == first
+    (tmp_path / "README.md").write_text("no loader reads it")
+    assert registry.model_identity(spec, "toy") == first
+    os.utime(weights, ns=(2, 2))
+    assert (second := registry.model_identity(spec, "toy")) != first
+    weights.write_bytes(b"more")
+    os.utime(weights, ns=(2, 2))
+    assert (third := registry.model_identity(spec, "toy")) not in (first, second)
+    (tmp_path / "config.json").write_text("[]")
+    assert registry.model_identity(spec, "toy") not in (first, second, third)
+    assert registry.model_identity("transformers:some/id", "toy") == "transformers:some/id"
 
 
 def test_specifications_need_neither_package_nor_data():

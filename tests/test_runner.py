@@ -19,6 +19,7 @@ from harness.runner import Unit, all_units, is_done, unit_keys
 from harness.seeding import python_random
 from harness.types import Observation, Status, StepResult, Task
 from results.store import RunFolder, StoreError
+from results.transcripts import read_transcripts
 from tests.toy_runs import curves, in_a_child, kill_me, run_toy, stored, toy_plan
 from tests.toys import ToyEnv
 
@@ -82,15 +83,21 @@ def test_a_finished_run_is_not_run_again(tmp_path):
 # -- units ------------------------------------------------------------------------------------------------------
 
 
-def test_a_method_that_learns_is_cut_into_seeds_and_another_into_lanes():
+def test_a_method_that_learns_is_cut_into_seeds_and_another_into_lanes(tmp_path):
     assert all_units(toy_plan(seeds=(4, 2))) == [Unit(4), Unit(2)]
     walker = toy_plan(method="toy-walker", seeds=(4, 2))
     assert all_units(walker) == [Unit(4, 0), Unit(4, 1), Unit(2, 0), Unit(2, 1)]
     assert len(unit_keys(walker, Unit(4, 0))) == 4
     assert len(unit_keys(toy_plan(), Unit(0))) == 21
-    keys = unit_keys(walker, Unit(2, 1))
-    assert is_done(walker, Unit(2, 1), frozenset(keys))
-    assert not is_done(walker, Unit(2, 1), frozenset(keys[1:]))
+    keys, folder = unit_keys(walker, Unit(2, 1)), RunFolder(tmp_path)
+    told = folder.transcripts(2, 1)
+    assert not is_done(walker, Unit(2, 1), frozenset(keys), folder), "its transcripts are missing"
+    told.parent.mkdir(parents=True)
+    told.write_text("")
+    assert is_done(walker, Unit(2, 1), frozenset(keys), folder)
+    assert not is_done(walker, Unit(2, 1), frozenset(keys[1:]), folder)
+    silent = toy_plan("transcripts=false", method="toy-walker", seeds=(4, 2))
+    assert is_done(silent, Unit(4, 0), frozenset(unit_keys(silent, Unit(4, 0))), folder)
 
 
 # -- killed -----------------------------------------------------------------------------------------------------
@@ -120,9 +127,15 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("quiet")
 
 
-def uninterrupted(plan: Plan, quiet: Path) -> tuple[Any, Any]:
+def left_behind(plan: Plan, out: Path) -> tuple[Any, Any, Any]:
+    """Rows, curves and transcripts of a run."""
+    files = sorted((out / plan.name / "transcripts").rglob("*.zst"))
+    return stored(plan, out), curves(plan, out), {file.name: list(read_transcripts(file)) for file in files}
+
+
+def uninterrupted(plan: Plan, quiet: Path) -> tuple[Any, Any, Any]:
     run_toy(plan, quiet)
-    return stored(plan, quiet), curves(plan, quiet)
+    return left_behind(plan, quiet)
 
 
 @pytest.mark.parametrize("start", range(4))
@@ -136,7 +149,7 @@ def test_killed_at_any_moment_the_same_command_gives_the_rows_of_an_uninterrupte
         out = tmp_path / f"{call}"
         killed += killed_at(call, plan, out, monkeypatch, before=call % 2 == 0)
         assert run_toy(plan, out).without_verdict == 0
-        assert (stored(plan, out), curves(plan, out)) == expected, f"killed at fsync {call}"
+        assert left_behind(plan, out) == expected, f"killed at fsync {call}"
     assert killed >= 4
 
 
@@ -166,7 +179,7 @@ def test_killed_again_and_again_it_still_ends_there(tmp_path, monkeypatch, quiet
             killed += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert killed
     run_toy(plan, tmp_path)
-    assert (stored(plan, tmp_path), curves(plan, tmp_path)) == expected
+    assert left_behind(plan, tmp_path) == expected
 
 
 @pytest.mark.parametrize("row", [1, 9, 21])
@@ -194,7 +207,7 @@ def test_a_row_that_was_half_written_is_cut_with_a_notice_and_played_again(tmp_p
     notices = [event.text for event in events if isinstance(event, Notice)]
     assert len(notices) == 1
     assert "cut a last line of" in notices[0]
-    assert (stored(plan, tmp_path), curves(plan, tmp_path)) == expected
+    assert left_behind(plan, tmp_path) == expected
 
 
 # -- what goes wrong --------------------------------------------------------------------------------------------
@@ -222,14 +235,14 @@ def test_a_full_disk_keeps_finished_rows_and_the_same_command_goes_on(tmp_path, 
             run_toy(plan, tmp_path)
     assert len(rows_file(plan, tmp_path).read_text().splitlines()) == 11
     run_toy(plan, tmp_path)
-    assert (stored(plan, tmp_path), curves(plan, tmp_path)) == expected
+    assert left_behind(plan, tmp_path) == expected
 
 
 @pytest.mark.parametrize("method", ["toy-walker", "toy-learner"])
 def test_episodes_without_verdict_are_played_again_by_the_next_call(tmp_path, monkeypatch, quiet, method):
     """Also at iterations that training has long passed: their checkpoint is kept until then."""
     plan = toy_plan(method=method)
-    expected, _ = uninterrupted(plan, quiet)
+    expected, _, _ = uninterrupted(plan, quiet)
     plain = ToyEnv.reset
 
     def reset(self: ToyEnv, task: Task, *, seed: int) -> Observation:
@@ -246,7 +259,9 @@ def test_episodes_without_verdict_are_played_again_by_the_next_call(tmp_path, mo
     assert {row["status"] for row in stored(plan, tmp_path)} == {"ok", "env_error"}
     again = run_toy(plan, tmp_path)
     assert again.without_verdict == 0
-    assert [row for row in stored(plan, tmp_path) if row["status"] == "ok"] == expected
+    judged = [row for row in stored(plan, tmp_path) if row["status"] == "ok"]
+    assert [row | {"attempt": 1} for row in judged] == expected
+    assert {row["task"] for row in judged if row["attempt"] == 2} == {plan.tasks[1].id, plan.tasks[5].id}
     assert all(row.status is Status.OK for row in again.rows), "the later row stands"
     assert len(again.rows) == len(expected)
 
@@ -307,7 +322,7 @@ def test_ctrl_c_keeps_finished_rows(tmp_path, monkeypatch, quiet):
             run_toy(plan, tmp_path)
     assert 0 < len(rows_file(plan, tmp_path).read_text().splitlines()) < 21
     run_toy(plan, tmp_path)
-    assert (stored(plan, tmp_path), curves(plan, tmp_path)) == expected
+    assert left_behind(plan, tmp_path) == expected
 
 
 def test_another_configuration_is_another_folder(tmp_path):

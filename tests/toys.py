@@ -1,4 +1,4 @@
-"""A corridor to walk, a model that half knows how, and two methods: everything that a run needs, in milliseconds.
+"""A corridor to walk, a model that half knows how, and three methods: everything that a run needs, in milliseconds.
 
 The world is deterministic, its best actions are known, and the model's distribution is known exactly, so that tests of
 the harness can say what has to come out. `tests/plugin` declares these names as an installed plug-in would; the
@@ -91,6 +91,13 @@ class ToyEnv(Env):
 
     def wrong(self, task: Task) -> Sequence[str]:
         return ["stop"]
+
+    def vocabulary(self) -> Sequence[str]:
+        """Words of the compact view and its actions."""
+        cells = [
+            f"Walk from cell {n} to cell {n} and stop. You are at cell {n}. The goal is cell {n}." for n in range(CELLS)
+        ]
+        return sorted({word for text in (*cells, "left right") for word in text.split()})
 
     def _look(self) -> Observation:
         bare = f"You are at cell {self._cell}. The goal is cell {self._goal}."
@@ -220,6 +227,30 @@ class ToyLearner(ToyWalker):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.wins = state["wins"]
+
+
+class ToyMemory(ToyWalker):
+    """Walks better the more test tasks it has seen: a stream."""
+
+    name = "toy-memory"
+    coupling: ClassVar[Coupling] = "online"
+    stream: ClassVar[bool] = True
+
+    def __init__(self, config: MethodConfig, **rest: Any) -> None:
+        super().__init__(config, **rest)
+        self.seen: list[str] = []
+
+    def prompt(self, episode: Episode) -> Prompt:
+        return Prompt.user(f"wins {6 * len(self.seen)}\n{episode.task.instruction}\n{episode.observation.text}")
+
+    async def observe(self, trajectory: Trajectory) -> None:
+        self.seen.append(trajectory.task.id)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.seen = list(state["seen"])
 
 
 def toy_kit(skill: float = 0.5) -> Kit:

@@ -61,8 +61,8 @@ class StoredRun:
         if not rows:
             there = ", ".join(map(str, sorted({row.iteration for row in stored}))) or "none"
             raise InputError(
-                f"{self.path.name} has no rows of iteration {iteration}; evaluated so far: {there} (finish the run with "
-                f"the command that `harness show {self.path.name}` prints, or name an iteration: NAME@N)"
+                f"{self.path.name} has no rows of iteration {iteration}; evaluated so far: {there} (finish the run with"
+                f" the command that `harness show {self.path.name}` prints, or name an iteration: NAME@N)"
             )
         return rows
 

@@ -113,7 +113,8 @@ class MethodUnderTest:
         method = self.make()
         self.reset.clear()
         with self.world(method) as (lane, world):
-            tasks = list(method.propose(self.arena(world, method, "train", -1), 1) or self.tasks("train"))
+            proposed = lane.run(_one(method.propose(self.arena(world, method, "train", -1), 1)))
+            tasks = self.tasks("train") if proposed is None else list(proposed)
             explored = lane.run(
                 lane.gather(
                     [method.explore(task, self.arena(world, method, "train", slot)) for slot, task in enumerate(tasks)]
@@ -226,7 +227,7 @@ def _iteration(context: MethodUnderTest) -> None:
     _, experiences, metrics, _ = context.trained
     for name, value in metrics.items():
         require(isinstance(value, float) and math.isfinite(value), f"metric {name} is {value!r}, not a finite float")
-    require(any(experience.trajectories for experience in experiences), "explore brought no trajectories")
+    require(any(experience.played for experience in experiences), "explore brought no trajectories (Experience.played)")
     groups = [{*experience.groups, *experience.row_groups} for experience in experiences]
     seen = Counter(group for of_experience in groups for group in of_experience)
     shared = sorted(group for group, count in seen.items() if count > 1)
@@ -259,6 +260,18 @@ def _state(context: MethodUnderTest) -> None:
     require(copy == state, "state_dict() is not plain JSON values (tuples, sets and number keys do not survive)")
 
 
+def _stream(context: MethodUnderTest) -> None:
+    if not context.method_class.stream:
+        raise Skipped("the method is no stream")
+    method = context.make()
+    before = json.dumps(method.state_dict(), sort_keys=True)
+    for trajectory in context.solve(method):
+        Lane().run(_one(method.observe(trajectory if method.reads_labels else trajectory.unlabelled())))
+    method.load_state_dict(json.loads(before))
+    after = json.dumps(method.state_dict(), sort_keys=True)
+    require(after == before, "load_state_dict() does not bring back the state from before the stream")
+
+
 def _needs_learning(context: MethodUnderTest) -> None:
     if not context.make().iterations:
         raise Skipped("the method does not learn")
@@ -277,6 +290,7 @@ CHECKS = {
     "same seeds, same actions": _solve_again,
     "a whole iteration": _iteration,
     "learning leaves test tasks alone": _test_tasks,
+    "a stream ends where it began": _stream,
     "state is plain JSON": _state,
     "save and load": _round_trip,
 }

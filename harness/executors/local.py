@@ -2,6 +2,9 @@
 
 Work comes in units: a whole training seed, or a lane of a method that does not learn. Units do not share anything, so
 the number of workers changes when rows are written and nothing else. One worker runs in this process.
+
+However a run ends (an error, Ctrl-C, SIGTERM), what is at work is interrupted as Ctrl-C would, so that it can close
+its environments; a worker that is still there GRACE_SECONDS later is ended.
 """
 
 from __future__ import annotations
@@ -10,11 +13,14 @@ import contextlib
 import multiprocessing
 import os
 import queue
+import signal
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from harness.errors import RunError
@@ -22,24 +28,40 @@ from harness.events import Event
 
 U = TypeVar("U")
 POLL_SECONDS = 0.1
+GRACE_SECONDS = 5.0
 
 Work = Callable[[U, Callable[[Event], None]], None]
 """Does one unit and tells what happens; a picklable object, made once per run and kept by each worker."""
 
 
 def execute(units: Sequence[U], work: Work[U], *, workers: int, listen: Callable[[Event], None]) -> None:
-    """Do all units, at most `workers` at a time.
+    """Do all units, at most `workers` at a time. Meanwhile SIGTERM does what Ctrl-C does, as schedulers send it first.
 
     Raises:
         Whatever a unit raised first; units that had not begun are dropped, those at work are stopped.
         RunError: a worker process died.
+        KeyboardInterrupt: Ctrl-C or SIGTERM.
     """
-    if workers == 1 or len(units) <= 1:
-        one_thread()
-        for unit in units:
-            work(unit, listen)
+    with _sigterm_as_ctrl_c():
+        if workers == 1 or len(units) <= 1:
+            one_thread()
+            for unit in units:
+                work(unit, listen)
+            return
+        _Pool(work, min(workers, len(units)), listen).run(units)
+
+
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """In the main thread, which alone may set handlers; the handler of before comes back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
-    _Pool(work, min(workers, len(units)), listen).run(units)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def one_thread() -> None:
@@ -56,7 +78,7 @@ class _Pool(Generic[U]):
         context = multiprocessing.get_context("spawn")
         self.listen = listen
         self.events: Any = context.Queue()
-        # Workers block on the other end of this pipe and exit when it closes: by us, or by the kernel when we are
+        # Workers block on the other end of this pipe and stop when it closes: by us, or by the kernel when we are
         # killed. A worker that outlived its run would write rows beside those of the next one.
         self.ours, self.theirs = context.Pipe()
         self.pool = ProcessPoolExecutor(workers, context, _begin, (work, self.events, self.theirs))
@@ -88,12 +110,15 @@ class _Pool(Generic[U]):
 
 _work: Work[Any]
 _events: Any
+_at_work = False
 
 
 def _begin(work: Work[Any], events: Any, lifeline: Connection) -> None:
     """Set up a worker process."""
     global _work, _events
     _work, _events = work, events
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; who is to stop is the parent's say
+    signal.signal(signal.SIGTERM, _stop)
     one_thread()
     threading.Thread(target=_die_with_parent, args=(lifeline,), daemon=True).start()
 
@@ -102,8 +127,26 @@ def _die_with_parent(lifeline: Connection) -> None:
     try:
         lifeline.recv()
     except (EOFError, OSError):
+        # a signal, and not `interrupt_main` alone: the main thread may sleep in a call that only a signal wakes
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        time.sleep(GRACE_SECONDS)
         os._exit(1)
 
 
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Interrupt the unit at work, once: its `finally` blocks run and are not interrupted in turn."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if not _at_work:
+        os._exit(1)
+    raise KeyboardInterrupt
+
+
 def _do(unit: Any) -> None:
-    _work(unit, _events.put)
+    global _at_work
+    try:
+        _at_work = True
+        _work(unit, _events.put)
+    except KeyboardInterrupt:
+        os._exit(1)  # the pool would take it for a result and send the next unit
+    finally:
+        _at_work = False

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
+from harness.errors import InputError
 from harness.model import UnsupportedOption
 
 DTYPES: Mapping[str, torch.dtype] = {
@@ -34,10 +36,49 @@ class Tokenizer(Protocol):
 
 
 def device_of(name: str) -> torch.device:
-    """The device that an option means: "auto" is CUDA where there is one, else the CPU."""
+    """The device that an option means: "auto" is CUDA where there is one, else the CPU.
+
+    Raises:
+        InputError: no device of that name, or not on this machine.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # what torch raises when it was built without CUDA is the latter
+        raise InputError(
+            f'device "{name}" cannot be used here ({_first_line(error)}); use device=auto, cpu, cuda or cuda:N'
+        ) from error
+    return device
+
+
+def pretrained(target: str | Path, tokenizer: Tokenizer | None, precision: torch.dtype) -> tuple[Any, Any]:
+    """A network and its tokenizer, by Hugging Face id or path.
+
+    Args:
+        target: id or path.
+        tokenizer: to use; the one that lies beside the weights by default.
+        precision: of the weights.
+
+    Raises:
+        InputError: there is no such model, it cannot be fetched, or it is no causal language model.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        beside: Any = AutoTokenizer.from_pretrained(target) if tokenizer is None else tokenizer
+        return AutoModelForCausalLM.from_pretrained(target, dtype=precision), beside
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f'model "transformers:{target}" cannot be loaded ({_first_line(error)}); give the folder of a causal '
+            "language model (config.json, weights, tokenizer) or a Hugging Face id that can be reached from here"
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    """The first line of what an error says: those of torch and transformers run to paragraphs."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def precision_of(dtype: str, device: torch.device) -> torch.dtype:

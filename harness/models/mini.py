@@ -178,6 +178,7 @@ class MiniModel(TransformersModel):
         super().__init__(network, tokenizer, name=name, device=device)
         self.config = config
         self.words = tokenizer
+        self.vocabulary = frozenset(tokenizer.vocabulary).difference(SPECIALS)
 
     @classmethod
     def fresh(

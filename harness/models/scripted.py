@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from harness.env import InfraError
 from harness.errors import InputError
-from harness.model import Model, Request
+from harness.model import Model, Prompt, Request
 from harness.types import Completion, Usage
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ class ScriptedModel(Model):
         self.name = name
         self.prompts: list[str] = []
         self._replies = replies
+
+    def count(self, prompt: Prompt) -> int:
+        """Words of a prompt: they are its tokens."""
+        return len(prompt.text.split())
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer a batch, in order; every prompt is kept in `prompts`.

@@ -34,7 +34,7 @@ from harness.model import (
     add_metrics,
 )
 from harness.models.decoding import Chunk, Counters, Sampled, decode
-from harness.models.loading import Tokenizer, device_of, precision_of, stop_ids
+from harness.models.loading import Tokenizer, device_of, precision_of, pretrained, stop_ids
 from harness.models.sampling import Samplers
 from harness.models.scoring import moved, response_logits, scores
 from harness.training.losses import token_logprobs
@@ -59,6 +59,7 @@ class TransformersModel(TrainableModel):
         max_padding: share of padding in a pass beyond which a second one is made.
 
     Raises:
+        InputError: a device that is not here, or weights that are not there.
         UnsupportedOption: a precision that this CPU computes only in emulation.
         ValueError: an unknown precision, or a network without its tokenizer.
     """
@@ -79,12 +80,8 @@ class TransformersModel(TrainableModel):
         self.device = device_of(device)
         precision = precision_of(dtype, self.device)
         if isinstance(model, (str, Path)):
-            from transformers import AutoModelForCausalLM, AutoTokenizer
-
             self.name = name or str(model)
-            beside: Any = AutoTokenizer.from_pretrained(model) if tokenizer is None else tokenizer
-            tokenizer = beside
-            model = AutoModelForCausalLM.from_pretrained(model, dtype=precision)
+            model, tokenizer = pretrained(model, tokenizer, precision)
         else:
             self.name = name or type(model).__name__
         if tokenizer is None:
@@ -99,6 +96,11 @@ class TransformersModel(TrainableModel):
         self._optimizer: torch.optim.AdamW | None = None
         self._config: OptimizerConfig | None = None
         self._frozen = False
+
+    @property
+    def deterministic(self) -> bool:
+        """True on the CPU; on a GPU only where torch was told to use deterministic algorithms alone."""
+        return self.device.type == "cpu" or torch.are_deterministic_algorithms_enabled()
 
     # Sampling
 
@@ -115,6 +117,10 @@ class TransformersModel(TrainableModel):
         return tuple(
             template.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
         )
+
+    def count(self, prompt: Prompt) -> int:
+        """Length of a prompt, chat template included."""
+        return len(self.encode(prompt))
 
     def check(self, sampling: Sampling) -> None:
         """Refuse a token limit that leaves no position for a prompt."""
@@ -134,6 +140,9 @@ class TransformersModel(TrainableModel):
 
         Equal prompts share one prefill. Prompts go in passes of similar lengths, which are a function of the batch's
         content: not of the order of its requests, nor of what was asked before.
+
+        One request that cannot be answered fails the whole batch, before anything is computed; so methods bound their
+        prompts before they ask (`harness.prompts.Prompts.fit`), where only the episode at fault is lost.
 
         Raises:
             UnsupportedOption: see `check`.
@@ -348,7 +357,7 @@ def open_transformers(target: str, context: ModelContext) -> TransformersModel:
     """The model that `transformers:TARGET` names, a Hugging Face id or a path.
 
     Raises:
-        InputError: no target.
+        InputError: no target, or nothing to load there.
     """
     if not target:
         raise InputError("transformers: needs an id or a path, as in transformers:Qwen/Qwen2.5-1.5B-Instruct")

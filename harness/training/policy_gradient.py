@@ -172,6 +172,7 @@ class PolicyGradient(Method):
                     continue
                 norms.append(stats.grad_norm)
                 add_metrics(totals, stats.metrics)
+        self.policy.sync(self.policy.version)  # the engine samples the next iteration, with the new weights
         return metrics | update_metrics(totals, norms)
 
     def summary(self, experience: Experience) -> dict[str, float]:
@@ -232,8 +233,9 @@ class PolicyGradient(Method):
         c = self.config
         if c.aggregation == "trajectory-mean":
             steps = Counter(row.trajectory for row in experience)
-            shares = np.array([1.0 / steps[experience[i].trajectory] for i in chosen])
-            return shares / shares.sum()
+            shares: NDArray[np.float64] = np.array([1.0 / steps[experience[i].trajectory] for i in chosen])
+            shares /= shares.sum()
+            return shares
         return row_weights(c.aggregation, np.array([len(experience[i].ids) for i in chosen]), constant=c.constant)
 
     def _loss(self) -> Any:

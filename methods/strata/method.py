@@ -67,19 +67,20 @@ class StraTA(PolicyGradient):
 
     name = "strata"
     paper = "arXiv 2605.06642"
-    embedder = True
 
     class Config(PolicyGradientConfig):
         """Options of StraTA (Table 7; what the paper leaves open says so)."""
 
         strategies: int = Field(4, ge=1, description="N, strategies rolled out per task")
-        rollouts: int = Field(8, ge=1, description="M, rollouts per strategy")
+        rollouts: int = Field(
+            8, ge=2, description="M, rollouts per strategy; a lone one has none to be compared with: it trains nothing"
+        )
         diversity: bool = Field(True, description="oversample and select by farthest points (section 4.3)")
         oversampling: int = Field(8, ge=1, description="sigma: sigma * N candidates are sampled")
         top_fraction: float = Field(0.5, gt=0, le=1, description="delta of Eq. 10; at least one rollout counts (open)")
         judgment: bool = Field(True, description="self-judgment of finished rollouts (section 4.4)")
         judgment_weight: float = Field(0.1, ge=0, description="kappa of Eq. 17")
-        judge_sees_end: bool = Field(True, description="whether the judge sees the last observation (open)")
+        judge_sees_end: bool = Field(True, description="whether the judge sees the last observation (open); full view")
         malformed: Literal["exclude", "penalise"] = Field(
             "exclude",
             description="malformed candidates: kept out of the selection unless too few are left, or besides that "
@@ -92,12 +93,23 @@ class StraTA(PolicyGradient):
         super().__init__(config, spec=spec, view=view, seed=seed)
         self.prompts = StrategyPrompts(config, spec, view, judge_sees_end=self.config.judge_sees_end)
 
+    @classmethod
+    def needs_embedder(cls, config: MethodConfig) -> bool:
+        """For the selection of section 4.3, and for nothing else."""
+        assert isinstance(config, cls.Config), "a method is given its own Config"
+        return config.diversity
+
     def setup(self, kit: Kit) -> None:
-        super().setup(kit)
+        if self.view == "compact" and not self.config.judge_sees_end:
+            raise UnsupportedOption(
+                "judge_sees_end=false has no effect in the compact view, whose judge is shown each page before its "
+                "action and never the last one; leave it at true, or use --view full"
+            )
         if self.config.diversity and kit.embedder is None:
             raise UnsupportedOption(
                 "diversity=true needs a sentence encoder; set embedder, or switch it off: -o diversity=false"
             )
+        super().setup(kit)
 
     @property
     def rollouts_per_task(self) -> int:

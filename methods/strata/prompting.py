@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.env import EnvSpec
 from harness.episode import Episode
 from harness.method import MethodConfig
 from harness.model import Prompt
-from harness.prompts import Scene, load_template, parse_numbers, parse_tag
-from harness.types import Strategy, Trajectory, View
+from harness.prompts import Prompts, Slots, parse_numbers, parse_tag
+from harness.types import Step, Strategy, Trajectory, View
 
-SLOTS = {
+SLOTS: Slots = {
     "full": {
         "strategy": ("description", "context"),
         "action": ("description", "strategy", "context", "instruction"),
@@ -23,43 +25,43 @@ SLOTS = {
 }
 
 
-class StrategyPrompts:
+class StrategyPrompts(Prompts):
     """Prompts for a strategy, for an action under it, and for the judgment of a finished rollout."""
 
     def __init__(self, config: MethodConfig, spec: EnvSpec, view: View, *, judge_sees_end: bool = True) -> None:
-        self.scene = Scene(spec, view, config.history)
+        super().__init__("methods.strata", SLOTS, config, spec, view)
         self.judge_sees_end = judge_sees_end
-        self._template = {
-            name: load_template("methods.strata", view, name, slots, config.prompts)
-            for name, slots in SLOTS[view].items()
-        }
 
     def strategy(self, episode: Episode) -> Prompt:
         """Eq. 5: z ~ pi(. | s_1), asked once, before the first action."""
-        text = self._template["strategy"].render(
-            description=self.scene.description(episode.task.instruction),
-            context=self.scene.context(episode),
-        )
-        return Prompt.user(text, kind="strategy")
+        scene = self.scene
+        return self.fit("strategy", scene.recent(episode), lambda steps: self.templates["strategy"].render(
+            description=scene.description(episode.task.instruction),
+            context=scene.context(episode, steps),
+        ))  # fmt: skip
 
     def action(self, episode: Episode) -> Prompt:
         """Eq. 6: a_t ~ pi(. | z, s_t); the strategy stands before the state."""
-        text = self._template["action"].render(
-            description=self.scene.description(episode.task.instruction),
+        scene = self.scene
+        return self.fit("action", scene.recent(episode), lambda steps: self.templates["action"].render(
+            description=scene.description(episode.task.instruction),
             strategy=episode.strategy.text if episode.strategy else "",
-            context=self.scene.context(episode),
-            instruction=self.scene.instruction,
-        )
-        return Prompt.user(text, kind="action")
+            context=scene.context(episode, steps),
+            instruction=scene.instruction,
+        ))  # fmt: skip
 
     def judgment(self, trajectory: Trajectory, strategy: Strategy) -> Prompt:
         """Eq. 16: which steps neither follow the strategy nor bring the task forward."""
-        text = self._template["judgment"].render(
-            description=self.scene.description(trajectory.task.instruction),
-            strategy=strategy.text,
-            history=self.scene.history(trajectory, final=self.judge_sees_end),
-        )
-        return Prompt.user(text, kind="judgment")
+        scene = self.scene
+
+        def render(steps: Sequence[Step]) -> str:
+            return self.templates["judgment"].render(
+                description=scene.description(trajectory.task.instruction),
+                strategy=strategy.text,
+                history=scene.history(trajectory, steps, final=self.judge_sees_end),
+            )
+
+        return self.fit("judgment", trajectory.steps, render, role="judge")
 
 
 def parse_strategy(reply: str) -> str | None:

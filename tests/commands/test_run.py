@@ -74,7 +74,7 @@ def test_dry_run_prints_configuration_and_plan_and_writes_nothing(tmp_path, caps
     assert config["limit"] == 5
     assert config["models"] == {"policy": "toy"}
     assert "5 test tasks" in told
-    assert "0 of 5 episodes stored, 5 to play" in told
+    assert "0 of 10 episodes stored, 10 to play" in told, "five tasks, before training and after it"
     assert "digest" in told
     assert not (tmp_path / "runs").exists()
 

@@ -12,7 +12,7 @@ from harness.episode import Episode
 from harness.experience import Experience
 from harness.method import Method, MethodConfig
 from harness.types import Task, Trajectory
-from tests.toys import ToyEnv, ToyLearner, ToyWalker
+from tests.toys import ToyEnv, ToyLearner, ToyMemory, ToyWalker
 
 
 class OddCoupling(ToyWalker):
@@ -92,6 +92,19 @@ class Forgets(ToyLearner):
         self.wins = 0
 
 
+class KeepsItsStream(ToyMemory):
+    """What it observed at one evaluation would leak into training and into the next one."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.seen += state["seen"]
+
+
+class ReadsLabelsUnasked(ToyMemory):
+    async def observe(self, trajectory: Trajectory) -> None:
+        if trajectory.success:
+            await super().observe(trajectory)
+
+
 FAULTS: list[tuple[str, type[Method]]] = [
     ("declarations", OddCoupling),
     ("declarations", Unexplained),
@@ -104,6 +117,8 @@ FAULTS: list[tuple[str, type[Method]]] = [
     ("a whole iteration", WordyMetrics),
     ("a whole iteration", OneGroup),
     ("learning leaves test tasks alone", PeeksAtTests),
+    ("a stream ends where it began", KeepsItsStream),
+    ("a stream ends where it began", ReadsLabelsUnasked),
     ("state is plain JSON", TupleState),
     ("save and load", Forgets),
 ]

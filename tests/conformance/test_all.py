@@ -74,7 +74,7 @@ def embed(texts):
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("name", [*registry.BUILT_IN["methods"], "toy-walker", "toy-learner"])
+@pytest.mark.parametrize("name", [*registry.BUILT_IN["methods"], "toy-walker", "toy-learner", "toy-memory"])
 def test_methods_keep_their_contract(name, toys):
     method_class = registry.load_method(name)
     options = {key: value for key, value in TINY.items() if key in method_class.Config.model_fields}

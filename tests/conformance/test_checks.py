@@ -9,7 +9,7 @@ from harness.conformance.model import CHECKS as MODEL_CHECKS
 from harness.errors import InputError
 from harness.model import Prompt
 from tests.conformance import faulty_envs, faulty_methods, faulty_models
-from tests.toys import ToyEnv, ToyLearner, ToyModel, ToyWalker
+from tests.toys import ToyEnv, ToyLearner, ToyMemory, ToyModel, ToyWalker
 
 PROMPTS = [Prompt.user(f"You are at cell {n}. The goal is cell 5.{' step' * n}") for n in range(4)]
 """Of different lengths; the right answer is always "right"."""
@@ -37,14 +37,17 @@ def test_a_faulty_environment_is_found(check, env_class):
     assert _failed(check_env(env_class, only=[check])) == [check]
 
 
-@pytest.mark.parametrize("method_class", [ToyWalker, ToyLearner])
-def test_a_sound_method_passes_every_check(method_class):
+UNLEARNED = {"a whole iteration", "learning leaves test tasks alone"}
+NO_STREAM = {"a stream ends where it began"}
+
+
+@pytest.mark.parametrize(
+    ("method_class", "skips"), [(ToyWalker, UNLEARNED | NO_STREAM), (ToyLearner, NO_STREAM), (ToyMemory, UNLEARNED)]
+)
+def test_a_sound_method_passes_every_check(method_class, skips):
     findings = check_method(method_class, ToyEnv, ToyModel)
     assert _failed(findings) == []
-    skipped = {finding.check for finding in findings if finding.outcome == "skip"}
-    assert skipped == (
-        set() if method_class is ToyLearner else {"a whole iteration", "learning leaves test tasks alone"}
-    )
+    assert {finding.check for finding in findings if finding.outcome == "skip"} == skips
 
 
 @pytest.mark.parametrize(
@@ -64,6 +67,21 @@ def test_a_sound_model_passes_every_check():
 )
 def test_a_faulty_model_is_found(check, model_class):
     assert _failed(check_model(model_class, PROMPTS, only=[check])) == [check]
+
+
+def test_tasks_that_a_method_invents_are_explored_and_none_at_all_is_found(monkeypatch):
+    invented = ToyEnv().tasks("train")[:2]
+
+    async def propose(self, arena, iteration):
+        assert (await arena.ask(PROMPTS[0], role="policy")).completion.text, "it may ask a model"
+        return invented
+
+    async def nothing(self, arena, iteration):
+        return []
+
+    for proposes, outcome in ((propose, "pass"), (nothing, "fail")):
+        monkeypatch.setattr(ToyLearner, "propose", proposes)
+        assert [f.outcome for f in check_method(ToyLearner, ToyEnv, ToyModel, only=["a whole iteration"])] == [outcome]
 
 
 def test_a_check_that_there_is_not_is_an_error():

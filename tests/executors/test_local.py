@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,12 +32,19 @@ class Worker:
     def __call__(self, unit: str, listen: Callable[[Event], None]) -> None:
         (self.folder / unit).write_text(f"{os.getpid()}")
         listen(Notice(unit))
-        if unit == "fail":
+        if unit.startswith("late"):
+            wait_until(lambda: any(path.name.startswith("long") for path in self.folder.iterdir()))
+        if unit.endswith("fail"):
             raise ValueError("unit fail failed")
-        if unit == "die":
+        if unit.endswith("die"):
             os.kill(os.getpid(), signal.SIGKILL)
-        if unit.startswith("long"):
-            time.sleep(60)
+        try:
+            if unit.startswith("long"):
+                time.sleep(60)
+        finally:
+            if unit.endswith("stubborn"):
+                time.sleep(60)
+            (self.folder / f"{unit} closed").write_text("")
 
 
 def alive(pid: int) -> bool:
@@ -69,7 +78,7 @@ def test_a_single_unit_needs_no_second_process(tmp_path):
 def test_an_error_of_a_unit_ends_the_run_with_that_error(tmp_path):
     with pytest.raises(ValueError, match="unit fail failed"):
         execute(UNITS, Worker(tmp_path), workers=1, listen=lambda event: None)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "fail"]
+    assert notes(tmp_path) == ["a", "b", "fail"]
 
 
 @pytest.mark.slow
@@ -77,46 +86,120 @@ def test_several_workers_do_every_unit_once_and_tell(tmp_path):
     told: list[Event] = []
     execute(list("abcdef"), Worker(tmp_path), workers=2, listen=told.append)
     assert sorted(event.text for event in told) == list("abcdef")
-    pids = {path.read_text() for path in tmp_path.iterdir()}
+    pids = {(tmp_path / unit).read_text() for unit in notes(tmp_path)}
     assert f"{os.getpid()}" not in pids
     assert not any(alive(int(pid)) for pid in pids)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("last", "error"), [("fail", ValueError), ("die", RunError)])
+@pytest.mark.parametrize(("last", "error"), [("late fail", ValueError), ("late die", RunError)])
 def test_when_one_worker_fails_the_others_stop(tmp_path, last, error):
     started = time.monotonic()
     with pytest.raises(error, match=r"failed|a worker process died .* the same command resumes"):
         execute(["long 1", last, "long 2"], Worker(tmp_path), workers=2, listen=lambda event: None)
     assert time.monotonic() - started < 50, "nobody waited for the long one"
-    assert not any(alive(int(path.read_text())) for path in tmp_path.iterdir())
+    assert not any(alive(int((tmp_path / unit).read_text())) for unit in notes(tmp_path))
+    assert all((tmp_path / f"{unit} closed").exists() for unit in notes(tmp_path) if unit != last), "worlds are closed"
+
+
+@pytest.mark.slow
+def test_a_worker_that_does_not_stop_is_ended(tmp_path):
+    started = time.monotonic()
+    with pytest.raises(ValueError, match="unit fail failed"):
+        execute(["long stubborn", "late fail"], Worker(tmp_path), workers=2, listen=lambda event: None)
+    assert time.monotonic() - started < 50
+    assert not alive(int((tmp_path / "long stubborn").read_text()))
+    assert not (tmp_path / "long stubborn closed").exists()
+
+
+MAIN = """
+import sys
+from pathlib import Path
+from harness.executors.local import execute
+from tests.executors.test_local import Worker
+if __name__ == "__main__":
+    try:
+        units = [f"long {number}" for number in range(5)]
+        execute(units, Worker(Path(sys.argv[1])), workers=int(sys.argv[2]), listen=lambda event: None)
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+@contextmanager
+def at_work(tmp_path: Path, workers: int) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A run in a process of its own whose workers are all at work, and the folder of their notes."""
+    script, folder = tmp_path / "main.py", tmp_path / "notes"
+    script.write_text(MAIN)
+    folder.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(script), str(folder), str(workers)]
+    parent = subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        assert wait_until(lambda: sum(bool(path.read_text()) for path in folder.iterdir()) == workers, 120), "at work"
+        yield parent, folder
+    finally:
+        parent.kill()
+        parent.wait()
+
+
+def notes(folder: Path) -> list[str]:
+    """Units that were begun."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith("closed"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sigterm_to_the_run_is_ctrl_c(tmp_path, workers):
+    """A scheduler's first signal: what is at work closes its environments, and nothing else is begun."""
+    with at_work(tmp_path, workers) as (parent, folder):
+        begun = notes(folder)
+        pids = [int((folder / unit).read_text()) for unit in begun]
+        parent.terminate()
+        _, told = parent.communicate(timeout=60)
+    assert parent.returncode == 130
+    assert told == b"", "workers die in silence"
+    assert notes(folder) == begun
+    assert all((folder / f"{unit} closed").exists() for unit in begun)
+    assert not any(alive(pid) for pid in pids)
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_terminal_reaches_workers_through_their_parent(tmp_path):
+    """The terminal signals the whole group; a worker that died of it would look like one out of memory."""
+    with at_work(tmp_path, 2) as (parent, folder):
+        os.killpg(parent.pid, signal.SIGINT)
+        _, told = parent.communicate(timeout=60)
+    assert (parent.returncode, told) == (130, b"")
+    assert all((folder / f"{unit} closed").exists() for unit in notes(folder))
+
+
+@pytest.mark.parametrize("before", [signal.SIG_IGN, signal.SIG_DFL])
+def test_the_handler_of_before_comes_back(tmp_path, before):
+    kept = signal.signal(signal.SIGTERM, before)
+    try:
+        with pytest.raises(ValueError, match="unit fail failed"):
+            execute(UNITS, Worker(tmp_path), workers=1, listen=lambda event: None)
+        assert signal.getsignal(signal.SIGTERM) is before
+        elsewhere = threading.Thread(
+            target=execute, args=(["a"], Worker(tmp_path)), kwargs={"workers": 1, "listen": print}
+        )
+        elsewhere.start()
+        elsewhere.join()
+        assert signal.getsignal(signal.SIGTERM) is before, "only the main thread may set one"
+    finally:
+        signal.signal(signal.SIGTERM, kept)
 
 
 def test_workers_die_with_a_parent_that_is_killed(tmp_path):
     """One that outlived its run would write rows beside those of the next one."""
-    program = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from harness.executors.local import execute\n"
-        "from tests.executors.test_local import Worker\n"
-        "if __name__ == '__main__':\n"
-        "    execute(['long 1', 'long 2'], Worker(Path(sys.argv[1])), workers=2, listen=lambda event: None)\n"
-    )
-    script = tmp_path / "main.py"
-    script.write_text(program)
-    notes = tmp_path / "notes"
-    notes.mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    parent = subprocess.Popen([sys.executable, str(script), str(notes)], env=environment, cwd=tmp_path)
-    try:
-        assert wait_until(lambda: len(list(notes.iterdir())) == 2, 120), "both workers are at work"
-        assert wait_until(lambda: all(path.read_text() for path in notes.iterdir()))
-        pids = [int(path.read_text()) for path in notes.iterdir()]
+    with at_work(tmp_path, 2) as (parent, folder):
+        pids = [int((folder / unit).read_text()) for unit in notes(folder)]
         assert all(alive(pid) for pid in pids)
-    finally:
         parent.kill()
-        parent.wait()
-    assert wait_until(lambda: not any(alive(pid) for pid in pids), 10)
+        assert wait_until(lambda: not any(alive(pid) for pid in pids), 10)
+    assert len(pids) == 2
+    assert all((folder / f"{unit} closed").exists() for unit in notes(folder))
 
 
 def test_computing_uses_one_thread(tmp_path):

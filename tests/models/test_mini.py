@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from harness.errors import InputError
-from harness.model import TrainingRow, UnsupportedOption
+from harness.model import Prompt, TrainingRow, UnsupportedOption
 from harness.models.mini import MAX_PARAMETERS, MiniConfig, MiniModel, WordTokenizer, build_mini, open_mini
 from harness.registry import ModelContext, open_model
 from tests.models.tiny import SHAPE, prompts, requests, tiny
@@ -151,3 +151,10 @@ def test_a_mini_policy_is_float32(tmp_path: Path) -> None:
     tiny().export(tmp_path, card="for tests", recipe={})
     with pytest.raises(UnsupportedOption, match="computed in float32, not bfloat16"):
         open_mini(str(tmp_path), ModelContext("webshop", dtype="bfloat16"))
+
+
+def test_its_words_are_a_closed_set_that_others_can_ask_for() -> None:
+    model = tiny()
+    assert model.vocabulary == frozenset(model.words.vocabulary) - {"<pad>", "<eos>", "<unk>"}
+    assert model.frozen_copy().vocabulary == model.vocabulary
+    assert model.count(Prompt.user("a b  c")) == 3

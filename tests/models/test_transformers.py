@@ -284,3 +284,34 @@ def test_a_folder_of_the_library_opens(tmp_path: Path) -> None:
         assert completion.text.replace(" ", "").replace("<pad>", "") == letters  # blanks are the tokenizer's matter
     with pytest.raises(InputError, match="needs an id or a path"):
         open_transformers("", ModelContext("webshop"))
+
+
+def test_only_the_cpu_is_deterministic_unless_torch_was_told_to_be() -> None:
+    model = tiny()
+    assert model.deterministic
+    model.device = torch.device("cuda")
+    assert not model.deterministic
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert model.deterministic
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("device", ["cudaa", "cuda:99", "cpu:x"])
+def test_a_device_that_is_not_here_is_named_with_a_way_out(device: str) -> None:
+    with pytest.raises(InputError, match=f'device "{device}" cannot be used here .*; use device=auto, cpu, cuda'):
+        TransformersModel(tiny().network, tiny().words, device=device)
+
+
+def test_weights_that_are_not_there_are_named_with_a_way_out(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    for target in ("/nonexistent", str(tmp_path), "no such id"):
+        with pytest.raises(InputError, match=f'model "transformers:{target}" cannot be loaded .*; give the folder of'):
+            open_transformers(target, ModelContext("webshop", device="cpu"))
+
+
+def test_a_prompt_is_counted_as_it_is_encoded() -> None:
+    model = tiny()
+    assert model.count(prompts(1)[0]) == len(model.encode(prompts(1)[0]))
+    assert model.positions == 64

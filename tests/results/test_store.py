@@ -4,6 +4,7 @@ import errno
 import json
 import multiprocessing
 import os
+import threading
 
 import pytest
 
@@ -125,6 +126,23 @@ def test_a_cut_line_is_reported_and_repaired(path):
     assert repair_tail(path) is None
     write(path, make_row(task="b"))
     assert len(read_rows(path)) == 2
+
+
+def test_a_line_that_another_writer_is_just_finishing_is_no_cut_line(path):
+    write(path, make_row(task="a"))
+    line = make_row(task="b").line().encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    os.write(descriptor, line[:40])
+    threading.Timer(0.2, os.write, (descriptor, line[40:])).start()
+    write(path, make_row(task="c"))
+    os.close(descriptor)
+    assert [row.task for row in read_rows(path)] == ["a", "b", "c"]
+
+
+def test_opening_does_not_read_what_is_stored(path, monkeypatch):
+    write(path, make_row(task="a"))
+    monkeypatch.setattr(type(path), "read_bytes", lambda self: pytest.fail("the whole file was read"))
+    write(path, make_row(task="b"))
 
 
 def test_only_a_cut_line(path):

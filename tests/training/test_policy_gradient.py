@@ -138,6 +138,16 @@ def test_probabilities_move_with_the_advantages():
     assert model.version == 1
 
 
+def test_the_engine_is_told_of_the_new_weights_after_the_last_update(monkeypatch):
+    """Trainer and engine may be two: without it the next iteration would be sampled from the old weights."""
+    model = tiny()
+    method, experience = grpo(model, mini_batch=2), sampled(model, [1.0, 0.0, 1.0, 0.0])
+    synced: list[tuple[int, int]] = []
+    monkeypatch.setattr(type(model), "sync", lambda self, version: synced.append((version, self.version)))
+    learn(method, experience)
+    assert synced == [(2, 2)]
+
+
 def test_rows_without_advantage_change_nothing(monkeypatch):
     """They are left out of the pass, but were counted when the weights were made."""
     values = [1.0, 0.0, 0.5, 0.5, 0.5]  # the mean is 0.5
@@ -193,7 +203,8 @@ def test_mini_batches_are_several_updates_with_importance_ratios(monkeypatch):
     experience = sampled(model, [float(k % 3) for k in range(10)])
     seen = spied(method, monkeypatch)
     metrics = learn(method, experience)
-    assert metrics["updates"] == len(seen) == 6, "4 + 4 + 2 rows, twice"
+    assert metrics["updates"] == len(seen) == 6, "4 + 3 + 3 rows, twice"
+    assert {sum(len(batch.rows) for batch in batches) for batches, _ in seen} <= {3, 4}, "no small remainder"
     old = {row.ids: row.logprobs for row in experience.rows}
     for batches, _ in seen:
         for batch in batches:
@@ -241,6 +252,25 @@ def test_every_trajectory_weighs_the_same_in_grpo(monkeypatch):
     learn(method, dataclasses.replace(three, rows=rows))
     weights = {row.ids: float(w) for batch in seen[0][0] for row, w in zip(batch.rows, batch.weights, strict=True)}
     assert [weights[row.ids] for row in rows] == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2])
+
+
+def test_a_long_trajectory_gains_no_weight_by_being_cut_into_mini_batches(monkeypatch):
+    """Counted inside each mini-batch, a step of a long trajectory would weigh about as much as one of a short one."""
+    model = tiny()
+    method = grpo(model, mini_batch=5)
+    long = sampled(model, [1.0] * 6 + [0.0] * 6, per_trajectory=6)
+    experience = dataclasses.replace(long, rows=(*long.rows[:6], *long.rows[6:8]))  # 6 rows and 2 rows
+    seen = spied(method, monkeypatch)
+    learn(method, experience)
+    of = {row.ids: row.trajectory for row in experience.rows}
+    for batches, _ in seen:
+        pairs = [pair for batch in batches for pair in zip(batch.rows, batch.weights, strict=True)]
+        weights = [(of[row.ids], float(weight)) for row, weight in pairs]
+        assert sum(weight for _, weight in weights) == pytest.approx(1.0)
+        short = [weight for key, weight in weights if key == experience.trajectories[1]]
+        others = [weight for key, weight in weights if key == experience.trajectories[0]]
+        assert all(weight == pytest.approx(others[0]) for weight in others)
+        assert all(weight / others[0] == pytest.approx(3.0) for weight in short)
 
 
 def test_the_temperature_of_training_is_that_of_sampling():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from baselines.grpo import GRPO
 from harness.env import EnvError, InfraError
@@ -309,4 +310,22 @@ def test_budgets():
     assert (method.rollouts_per_task, method.candidates) == (15, 12)
     assert strata(Playbook([], {}), strategies=3, diversity=False).candidates == 3
     assert issubclass(StraTA, PolicyGradient)
-    assert (StraTA.coupling, StraTA.embedder) == ("trained", True)
+    assert StraTA.coupling == "trained"
+
+
+def test_an_encoder_is_needed_for_diversity_alone():
+    assert StraTA.needs_embedder(StraTA.Config())
+    assert not StraTA.needs_embedder(StraTA.Config(diversity=False))
+
+
+def test_a_lone_rollout_is_refused():
+    """Its steps would be compared with nothing: no action would ever be trained."""
+    with pytest.raises(ValidationError, match="rollouts"):
+        StraTA.Config(rollouts=1)
+
+
+def test_where_the_judge_never_sees_the_end_hiding_it_is_refused():
+    for view, message in (("compact", "judge_sees_end=false has no effect in the compact view"), ("full", "encoder")):
+        method = StraTA(StraTA.Config(judge_sees_end=False), spec=ToyEnv.spec, view=view, seed=0)
+        with pytest.raises(UnsupportedOption, match=message):
+            method.setup(Kit({"policy": tiny()}))

@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
+from envs.webshop.env import WebShop
+from harness import registry
+from harness.arena import World
+from harness.batching import Lane
+from harness.config import resolve
 from harness.errors import InputError
 from harness.method import MethodConfig
-from harness.types import Strategy
+from harness.model import Kit, ModelContext, Prompt, Request, Sampling
+from harness.types import Strategy, Trajectory
 from methods.strata.prompting import SLOTS, StrategyPrompts, parse_judgment, parse_strategy
-from tests.plays import episode, play, trajectory, walk, world
+from tests.plays import arena, episode, play, trajectory, walk, world
 from tests.toys import ToyEnv
 
 WALK = Strategy("Walk right until the goal.")
@@ -85,6 +91,35 @@ def test_compact_judgments_are_short():
     text = prompts("compact").judgment(trajectory(0, malformed=[False] * 15), WALK).text
     assert "seen" not in text
     assert len(text.split()) <= 160
+
+
+def test_fifteen_rambling_actions_pass_the_shipped_policy():
+    """36 words are what a reply of 40 tokens can hold as an action; 256 positions hold no fifteen of them."""
+    policy = registry.open_model("mini", ModelContext("webshop"))
+    made = StrategyPrompts(resolve(method="strata", env="webshop").method_config(), WebShop.spec, "compact")
+    kit = Kit({"policy": policy})
+    made.setup(kit)
+    there = World(WebShop.spec, lambda: WebShop(view="compact"), Lane(), kit, 0)
+    one = arena(there, phase="eval").episodes(WebShop(view="compact").tasks("test")[0], 1)[0]
+    one.strategy = Strategy(" ".join(["search", "goal", "click"] * 12))
+    asked: list[Prompt] = []
+
+    async def main() -> Trajectory:
+        while not one.over:
+            asked.append(made.action(one))
+            await one.ask(asked[-1])
+            await one.step("search " + " ".join(["vintage", "mug", "slim", "ceramic", "lamp"] * 7))
+        return await one.close()
+
+    done = play(there, main())[0]
+    asked.append(made.judgment(done, one.strategy))
+    policy.generate([Request((), asked[-1], Sampling(max_tokens=40))])
+    for prompt in asked:
+        assert policy.count(prompt) <= 200
+        assert f"{one.strategy.text} ; {one.task.instruction} ; " in prompt.text
+    assert asked[-2].text.count("search vintage mug") == 2, "actions are cut before steps are dropped"
+    assert "15 results search vintage mug slim" in asked[-1].text
+    assert "1 search search" not in asked[-1].text
 
 
 def test_a_user_may_replace_any_of_them(tmp_path):
