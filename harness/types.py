@@ -12,7 +12,7 @@ Everything here is immutable and knows nothing of models, files or methods.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
@@ -336,4 +336,3 @@ class Trajectory:
         return ValueError(f"task {self.task.id!r} has no verdict ({self.verdict.status}); it must not be {wrong}")
 
 
-JSON = Mapping[str, Any]

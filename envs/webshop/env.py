@@ -60,8 +60,8 @@ def _load(data: str | None) -> World:
         goals = embedded_goals(products)
         nouns: Nouns = LexiconNouns(lexicon_nouns())
     else:
-        nouns = SpacyNouns()
         products, goals = load_official(data)
+        nouns = SpacyNouns()
     return World(Shop(products), goals, nouns, digest(products, goals))
 
 

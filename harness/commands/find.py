@@ -41,12 +41,12 @@ class StoredRun:
         """Stored rows; none when the run has written none yet.
 
         Raises:
-            results.store.CorruptRow: a line that is no row.
+            InputError: a line that is no row; nothing is deleted.
         """
-        from results.store import RunFolder, read_rows
+        from harness.runner import stored_rows
+        from results.store import RunFolder
 
-        rows = RunFolder(self.path).rows
-        return read_rows(rows) if rows.is_file() else []
+        return stored_rows(RunFolder(self.path))
 
     def rows_at(self, iteration: int) -> list[EpisodeRow]:
         """Rows of one evaluation.

@@ -42,26 +42,54 @@ def execute(units: Sequence[U], work: Work[U], *, workers: int, listen: Callable
         RunError: a worker process died.
         KeyboardInterrupt: Ctrl-C or SIGTERM.
     """
-    with _sigterm_as_ctrl_c():
+    with _interrupts() as interrupts:
+
+        def told(event: Event) -> None:
+            interrupts.check()
+            listen(event)
+
         if workers == 1 or len(units) <= 1:
             one_thread()
             for unit in units:
-                work(unit, listen)
+                work(unit, told)
             return
-        _Pool(work, min(workers, len(units)), listen).run(units)
+        _Pool(work, min(workers, len(units)), told, interrupts).run(units)
+
+
+class _Interrupts:
+    """Ctrl-C and SIGTERM, remembered.
+
+    Python raises KeyboardInterrupt between any two instructions of the main thread, also inside a finaliser or a
+    weak reference's callback, which print it and drop it; an event loop runs many of those. So the request is kept,
+    and raised again at the next event.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+        raise KeyboardInterrupt
+
+    def check(self) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """In the main thread, which alone may set handlers; the handler of before comes back."""
+def _interrupts() -> Iterator[_Interrupts]:
+    """Handlers in the main thread, which alone may set them; those of before come back."""
+    interrupts = _Interrupts()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield interrupts
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, interrupts.handle) for number in numbers}
     try:
-        yield
+        yield interrupts
     finally:
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def one_thread() -> None:
@@ -74,9 +102,11 @@ def one_thread() -> None:
 class _Pool(Generic[U]):
     """A process pool whose workers report events and die with their parent."""
 
-    def __init__(self, work: Work[U], workers: int, listen: Callable[[Event], None]) -> None:
+    def __init__(
+        self, work: Work[U], workers: int, listen: Callable[[Event], None], interrupts: _Interrupts
+    ) -> None:
         context = multiprocessing.get_context("spawn")
-        self.listen = listen
+        self.listen, self.interrupts = listen, interrupts
         self.events: Any = context.Queue()
         # Workers block on the other end of this pipe and stop when it closes: by us, or by the kernel when we are
         # killed. A worker that outlived its run would write rows beside those of the next one.
@@ -88,6 +118,7 @@ class _Pool(Generic[U]):
         try:
             while futures:
                 done, futures = wait(futures, POLL_SECONDS, FIRST_COMPLETED)
+                self.interrupts.check()
                 self.drain()
                 for future in done:
                     future.result()
@@ -97,7 +128,8 @@ class _Pool(Generic[U]):
             if futures:  # an error or Ctrl-C: what is at work stops now, its finished rows are on the disk
                 self.ours.close()
             self.pool.shutdown(wait=True, cancel_futures=True)
-            self.drain()
+            if not self.interrupts.asked:
+                self.drain()
             self.ours.close()
             self.theirs.close()
 

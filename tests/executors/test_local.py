@@ -212,3 +212,25 @@ def test_computing_uses_one_thread(tmp_path):
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
+
+
+class Swallowed:
+    """A unit during which Ctrl-C arrives inside a finaliser, where Python prints the KeyboardInterrupt and drops it."""
+
+    def __call__(self, unit: int, listen) -> None:
+        class Dying:
+            def __del__(self) -> None:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.05)
+
+        Dying()
+        listen(Notice("after the finaliser"))
+        raise AssertionError("the interrupt was lost")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_that_a_finaliser_swallows_is_not_lost():
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        execute([1], Swallowed(), workers=1, listen=lambda event: None)
+    assert signal.getsignal(signal.SIGINT) is before
