@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.config import RunConfig, method_digest
 from harness.episode import Episode, EpisodeFailed
-from harness.events import EpisodeDone, Event
+from harness.events import EpisodeDone, Event, Notice
 from harness.manifest import code_version
 from harness.method import Method
 from harness.model import Kit
@@ -45,6 +45,10 @@ def transcript_file(plan: Plan, folder: RunFolder, seed: int, iteration: int, la
     """Where the transcripts of a lane lie; those of the last evaluation have the plain name."""
     path = folder.transcripts(seed, lane)
     return path if iteration == plan.evaluations[-1] else path.with_name(f"iteration-{iteration}-{path.name}")
+
+
+TOLD = 3
+"""Episodes without a verdict whose reason is told while they are played; all reasons stand in the transcripts."""
 
 
 class Recorder:
@@ -88,6 +92,7 @@ class Recorder:
             "drift": drift,
         }
         self._writer: RowWriter | None = None
+        self._told = 0
 
     def write(self, episode: Episode, outcome: Trajectory | EpisodeFailed, iteration: int, seconds: float) -> None:
         """Append the row of a finished episode and wait until it is on the disk.
@@ -125,7 +130,15 @@ class Recorder:
             attempt=1 + self.attempts.get(row_key(self.plan, self.seed, episode.task, iteration), 0),
         )
         self._writer.write(row)
+        if isinstance(outcome, EpisodeFailed):
+            self._tell(row.task, str(outcome))
         self.listen(EpisodeDone(self.seed, iteration, row.task, str(row.status), row.success, row.score))
+
+    def _tell(self, task: str, reason: str) -> None:
+        """Say why an episode has no verdict, a few times and not for every episode of a broken world."""
+        if self._told < TOLD:
+            self._told += 1
+            self.listen(Notice(f"seed {self.seed}: {task} has no verdict: {redact(reason)}"))
 
     def transcript(self, episode: Episode, outcome: Trajectory | EpisodeFailed) -> dict[str, Any]:
         """What was said and done, as plain JSON values, secrets masked."""

@@ -1,1 +1,1 @@
-"""The methods of the two papers: `strata` (arXiv 2605.06642) and `scaffold` (arXiv 2609.05511)."""
+"""The methods of the papers: `strata` (arXiv 2605.06642); `scaffold` (arXiv 2609.05511) comes next."""

@@ -86,9 +86,14 @@ def mean_and_sd(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def in_words(metric: str, values: Sequence[float]) -> str:
-    """ "31.2 ± 2.4" in percent for success and score; without the deviation of fewer than two seeds."""
+    """ "31.2 ± 2.4" in percent for success and score; "-" where a seed has no verdict at all.
+
+    Without the deviation of fewer than two seeds.
+    """
     factor = 100 if metric in _PERCENT else 1
     mean, sd = mean_and_sd([factor * value for value in values])
+    if math.isnan(mean):
+        return "-"
     return f"{mean:.1f}" if sd is None else f"{mean:.1f} ± {sd:.1f}"
 
 
