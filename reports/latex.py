@@ -24,7 +24,18 @@ _SPECIAL = {
     "*": r"$^{*}$",
     "±": r"$\pm$",
     "†": r"$^{\dagger}$",
+    "−": "$-$",
+    "×": r"$\times$",
+    "→": r"$\to$",
+    "≤": r"$\le$",
+    "≥": r"$\ge$",
+    "Δ": r"$\Delta$",
+    "δ": r"$\delta$",
+    "κ": r"$\kappa$",
+    "λ": r"$\lambda$",
+    "σ": r"$\sigma$",
 }
+"""Letters and signs that pdfLaTeX does not take as they are, or reads as commands."""
 
 _NEGATIVE = re.compile(r"(?<![\w.])-(?=\d)")
 """A minus in front of a number, not a hyphen inside a word or an exponent."""

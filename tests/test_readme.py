@@ -41,7 +41,7 @@ def quick(command: str) -> bool:
     return words[0] == "plan" or (words[0] == "list" and words[1] != "runs") or "--dry-run" in words
 
 
-@pytest.mark.parametrize("command", filter(quick, TOLD))
+@pytest.mark.parametrize("command", list(filter(quick, TOLD)))
 def test_quick_commands_work(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(arguments(command)) == 0

@@ -152,11 +152,22 @@ def test_an_episode_without_a_verdict_is_no_zero_and_exits_1_until_it_is_there(m
     assert main(command) == 1
     told = capsys.readouterr().out
     assert "1 episodes have no verdict" in told
+    assert "has no verdict: the browser is gone" in told
     lost = [row for row in read_rows(_folder(tmp_path) / "rows.jsonl") if not row.status.has_verdict]
     assert [(row.success, row.score) for row in lost] == [(None, None)]
     monkeypatch.setattr(FlakyEnv, "repaired", True)
     assert main(command) == 0
     assert all(row.status.has_verdict for row in read_rows(_folder(tmp_path) / "rows.jsonl"))
+
+
+def test_a_seed_without_any_verdict_has_no_mean(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(registry.BUILT_IN["envs"], "flaky", "tests.commands.flaky:FlakyEnv")
+    command = [*WALK, "--tasks", FlakyEnv().tasks("test")[2].id]
+    command[command.index("--env") + 1] = "flaky"
+    assert main(command) == 1
+    told = capsys.readouterr().out
+    assert "nan" not in told
+    assert " - " in told
 
 
 def test_a_full_disk_is_one_line_and_keeps_the_finished_rows(monkeypatch, tmp_path, capsys):

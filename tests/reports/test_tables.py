@@ -249,6 +249,7 @@ def test_csv_is_complete_and_unrounded(table):
         (r"a\b~c^d $5", r"a\textbackslash{}b\textasciitilde{}c\textasciicircum{}d \$5"),
         ("-1.5 [-2.0, +3.0] <1e-4 cross-run", r"$-$1.5 [$-$2.0, +3.0] $<$1e-4 cross-run"),
         ("61.2 ± 0.5*†", r"61.2 $\pm$ 0.5$^{*}$$^{\dagger}$"),
+        ("σ ≥ 4 × N, κ → 0", r"$\sigma$ $\ge$ 4 $\times$ N, $\kappa$ $\to$ 0"),
     ],
 )
 def test_latex_is_escaped(text, latex):
