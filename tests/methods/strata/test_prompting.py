@@ -115,7 +115,7 @@ def test_fifteen_rambling_actions_pass_the_shipped_policy():
     asked.append(made.judgment(done, one.strategy))
     policy.generate([Request((), asked[-1], Sampling(max_tokens=40))])
     for prompt in asked:
-        assert policy.count(prompt) <= 200
+        assert policy.count(prompt) <= policy.positions - 40, "room for a reply"
         assert f"{one.strategy.text} ; {one.task.instruction} ; " in prompt.text
     assert asked[-2].text.count("search vintage mug") == 2, "actions are cut before steps are dropped"
     assert "15 results search vintage mug slim" in asked[-1].text
