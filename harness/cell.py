@@ -36,7 +36,7 @@ from harness.plan import Plan, open_env
 from harness.prompts import check_words
 from harness.rows import Recorder, row_key
 from harness.seeding import generator
-from harness.types import Mode, Status, Task, Trajectory
+from harness.types import Mode, Split, Status, Task, Trajectory
 from results.records import RowKey
 from results.store import RunFolder
 
@@ -167,7 +167,7 @@ class Cell:
         started = time.perf_counter()
         with self.lane(tally) as (lane, world):
             lead = self.arena(world, "train", iteration, -1)
-            proposed = lane.run(_returning(method.propose(lead, iteration)))
+            proposed = lane.run(method.propose(lead, iteration))
         tasks = self.draw(iteration) if proposed is None else proposed
         per_lane = max(1, self.config.lane // method.rollouts_per_task)
         experiences: list[Experience] = []
@@ -181,7 +181,7 @@ class Cell:
         explored, rollouts = time.perf_counter(), tally.episodes
         with self.lane(tally) as (lane, world):
             arena = self.arena(world, "train", iteration, -1, validate=self.validator(world, iteration))
-            metrics = dict(lane.run(_returning(method.learn(experiences, arena, iteration))))
+            metrics = dict(lane.run(method.learn(experiences, arena, iteration)))
         return metrics | {
             "failed_rollouts": float(sum(tally.failed.values())),
             "rollouts": float(rollouts),
@@ -202,6 +202,14 @@ class Cell:
             tally.failed[str(Status.INFRA_ERROR)] += 1
         return Experience(dropped=1)
 
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """All tasks of a split, in the environment's order."""
+        env = open_env(self.config)
+        try:
+            return env.tasks(split)
+        finally:
+            env.close()
+
     def draw(self, iteration: int) -> list[Task]:
         """Train tasks of an iteration: the next of a permutation seeded by the run, the same for all methods.
 
@@ -209,9 +217,7 @@ class Cell:
             InputError: the environment has none.
         """
         if self._train_tasks is None:
-            env = open_env(self.config)
-            self._train_tasks = env.tasks("train")
-            env.close()
+            self._train_tasks = self.tasks("train")
         if not self._train_tasks:
             raise InputError(
                 f'method "{self.config.method}" trains, and "{self.config.env}" has no train tasks; '
@@ -236,9 +242,7 @@ class Cell:
 
         async def validate(tasks: Sequence[Task] | None) -> list[Trajectory]:
             if tasks is None:
-                env = open_env(self.config)
-                tasks = env.tasks("validation")
-                env.close()
+                tasks = self.tasks("validation")
             solved: list[Trajectory] = []
             for start in range(0, len(tasks), self.config.lane):
                 chunk = tasks[start : start + self.config.lane]
@@ -388,7 +392,3 @@ async def _all(coroutines: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from errors  # whoever tells the user knows a full disk, not a group of errors
     return [task.result() for task in tasks]
-
-
-async def _returning(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    return await coroutine
