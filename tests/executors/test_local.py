@@ -30,21 +30,33 @@ class Worker:
     folder: Path
 
     def __call__(self, unit: str, listen: Callable[[Event], None]) -> None:
-        (self.folder / unit).write_text(f"{os.getpid()}")
-        listen(Notice(unit))
         if unit.startswith("late"):
-            wait_until(lambda: any(path.name.startswith("long") for path in self.folder.iterdir()))
-        if unit.endswith("fail"):
-            raise ValueError("unit fail failed")
-        if unit.endswith("die"):
-            os.kill(os.getpid(), signal.SIGKILL)
+            wait_until(lambda: any(unit.startswith("long") for unit in notes(self.folder)))
         try:
+            note(self.folder, unit)
+            listen(Notice(unit))
+            if unit.endswith("fail"):
+                raise ValueError("unit fail failed")
+            if unit.endswith("die"):
+                os.kill(os.getpid(), signal.SIGKILL)
             if unit.startswith("long"):
                 time.sleep(60)
         finally:
             if unit.endswith("stubborn"):
                 time.sleep(60)
             (self.folder / f"{unit} closed").write_text("")
+
+
+def note(folder: Path, unit: str) -> None:
+    """Note the process at work on a unit, whole or not at all: workers are killed at any moment."""
+    draft = folder / f"{unit} draft"
+    draft.write_text(f"{os.getpid()}")
+    draft.rename(folder / unit)
+
+
+def notes(folder: Path) -> list[str]:
+    """Units that were begun."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(("closed", "draft")))
 
 
 def alive(pid: int) -> bool:
@@ -136,16 +148,11 @@ def at_work(tmp_path: Path, workers: int) -> Iterator[tuple[subprocess.Popen[byt
     command = [sys.executable, str(script), str(folder), str(workers)]
     parent = subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True)
     try:
-        assert wait_until(lambda: sum(bool(path.read_text()) for path in folder.iterdir()) == workers, 120), "at work"
+        assert wait_until(lambda: len(notes(folder)) == workers, 120), "at work"
         yield parent, folder
     finally:
         parent.kill()
         parent.wait()
-
-
-def notes(folder: Path) -> list[str]:
-    """Units that were begun."""
-    return sorted(path.name for path in folder.iterdir() if not path.name.endswith("closed"))
 
 
 @pytest.mark.slow
