@@ -19,17 +19,18 @@ from harness.experience import Experience
 from harness.method import MethodConfig
 from harness.prompts import parse_action
 from harness.training.advantages import group_normalize
-from harness.training.policy_gradient import Aggregation, PolicyGradient, PolicyGradientConfig
+from harness.training.config import Aggregation, GroupConfig
+from harness.training.policy_gradient import RowAdvantages
 from harness.types import Task, Trajectory, View
 
 
-class GRPO(PolicyGradient):
+class GRPO(RowAdvantages):
     """G rollouts a task from one state; a trajectory's advantage is its reward against its group (Eq. 2)."""
 
     name = "grpo"
     paper = "StraTA, Table 1 (GRPO); arXiv 2402.03300"
 
-    class Config(PolicyGradientConfig):
+    class Config(GroupConfig):
         """Options of GRPO."""
 
         rollouts: int = Field(32, ge=2, description="G, trajectories per task; StraTA's N x M: budgets are equal")

@@ -27,7 +27,7 @@ from harness.batching import Lane
 from harness.checkpoint import SeedFolder
 from harness.env import Env, InfraError
 from harness.episode import Episode, EpisodeFailed
-from harness.errors import InputError, RunError
+from harness.errors import Diverged, InputError, RunError
 from harness.events import Event, Finished, IterationDone, Notice, Started
 from harness.experience import Experience
 from harness.method import Method
@@ -138,7 +138,11 @@ class Cell:
                 break
             iteration += 1
             started = time.perf_counter()
-            metrics = self.iterate(iteration)
+            try:
+                metrics = self.iterate(iteration)
+            except Diverged as error:
+                kept = self.seed_folder.keep_batch(iteration, error.batch)
+                raise RunError(f"seed {self.seed}, iteration {iteration}: {error}; its rows lie in {kept}") from error
             seconds = time.perf_counter() - started
             self.seed_folder.append(iteration, metrics, seconds)
             if iteration % self.config.checkpoint_every == 0 or iteration in evaluations:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ class SeedFolder:
                 shutil.rmtree(left_behind)
             temporary.mkdir()
             method.save(temporary)
-            for path in temporary.iterdir():
+            for path in temporary.rglob("*"):
                 _sync(path)
             shutil.rmtree(folder, ignore_errors=True)
             temporary.rename(folder)
@@ -93,6 +93,18 @@ class SeedFolder:
             for other in self.path.glob("iteration-*"):
                 if other not in kept:
                     shutil.rmtree(other)
+
+    def keep_batch(self, iteration: int, batch: Sequence[Any]) -> Path:
+        """Write the rows that a training step diverged on, one JSON line each, and return the file.
+
+        Raises:
+            RunError: the disk is full or refused it.
+        """
+        path = self.path / f"diverged-iteration-{iteration}.jsonl"
+        with _told_as_run_error(path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            _replace(path, "".join(json.dumps(row) + "\n" for row in batch))
+        return path
 
     def append(self, iteration: int, metrics: Mapping[str, float], seconds: float) -> None:
         """Add one iteration to the learning curve.

@@ -15,7 +15,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from harness.commands import compare, doctor, listing, plan, prepare, run, show, table
+from harness.commands import compare, doctor, listing, plan, prepare, run, show, sweep, table
 
 INTERRUPTED = 130
 
@@ -41,6 +41,7 @@ app.command("list")(listing.list_names)
 app.command("show")(show.show)
 app.command("compare")(compare.compare)
 app.command("table")(table.table)
+app.command("sweep")(sweep.sweep)
 prepare_app = typer.Typer(help="Make what a run starts from.", rich_markup_mode=None)
 prepare_app.command("policy")(prepare.policy)
 app.add_typer(prepare_app, name="prepare")

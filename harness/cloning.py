@@ -48,9 +48,9 @@ class Teacher(Model):
         demonstration = self.demonstrations[slot]
         if request.prompt.kind == "strategy":
             return f"<strategy> {demonstration.strategy} </strategy>"
-        if request.prompt.kind == "thought":
-            return f"<think> {demonstration.steps[step].thought} </think>"
-        return f"<action> {demonstration.steps[step].action} </action>"
+        shown = demonstration.steps[step]
+        action = f"<action> {shown.action} </action>"
+        return f"<think> {shown.thought} </think> {action}" if request.prompt.kind == "react" else action
 
 
 def lessons(

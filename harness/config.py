@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -111,6 +110,20 @@ def resolve(
         raise InputError(_first_error(error)) from error
 
 
+def preset_values(name: str, method: str | None = None) -> dict[str, Any]:
+    """What a preset sets in every environment: options of a method, or of the run where no method is named.
+
+    Raises:
+        InputError: no such preset or method.
+    """
+    content = _read_preset(name)
+    if method is None:
+        return _section(content, "run")
+    known = registry.load_method(method).Config.model_fields
+    shared = {key: value for key, value in _section(content, "method").items() if key in known}
+    return {**shared, **_section(_section(content, "methods"), method)}
+
+
 def digest(
     config: RunConfig, *, env_version: int, data_digest: str, task_list: str, model_identities: Mapping[str, str]
 ) -> str:
@@ -143,15 +156,8 @@ def prompts_digest(config: RunConfig) -> str | None:
     if not config.options.get("prompts"):
         return None
     folder = Path(config.options["prompts"])
-    found = [(path, path.stat()) for path in sorted(folder.rglob("*.txt"))]
-    return _read_digest(folder, tuple((path, stat.st_size, stat.st_mtime_ns) for path, stat in found))
-
-
-@cache
-def _read_digest(folder: Path, found: tuple[tuple[Path, int, int], ...]) -> str:
-    """Digest of files, read again when their sizes or times change: every row asks for it."""
     content = hashlib.sha256()
-    for path, _, _ in found:
+    for path in sorted(folder.rglob("*.txt")):
         content.update(f"{path.relative_to(folder).as_posix()}\0".encode())
         content.update(hashlib.sha256(path.read_bytes()).digest())
     return content.hexdigest()[:12]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 class InputError(ValueError):
@@ -16,6 +17,18 @@ class RunError(RuntimeError):
     """The run could not finish: exit code 1. What was finished is kept."""
 
     exit_code = 1
+
+
+class Diverged(RunError):
+    """Training produced numbers that are beyond use, and stopped before it took a step with them.
+
+    Attributes:
+        batch: the rows at fault as plain JSON values, for whoever looks into it.
+    """
+
+    def __init__(self, message: str, batch: Sequence[Any]) -> None:
+        super().__init__(message)
+        self.batch = batch
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, hint: str = "") -> InputError:

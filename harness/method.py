@@ -90,6 +90,11 @@ class Method(ABC):
         """Whether the kit must hold a sentence encoder, under these options of the method."""
         return False
 
+    @classmethod
+    def trains_policy(cls, config: MethodConfig) -> bool:
+        """Whether the policy must be a `TrainableModel`, under these options of the method."""
+        return False
+
     @property
     def iterations(self) -> int:
         """Rounds of explore and learn; 0 for a method that does not learn.

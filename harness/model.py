@@ -228,6 +228,10 @@ Loss = Callable[["torch.Tensor", "torch.Tensor", MicroBatch], LossOutput]
 """(log-probabilities [R, T], entropies [R, T], micro-batch) -> LossOutput."""
 
 
+ValueLoss = Callable[["torch.Tensor", MicroBatch], LossOutput]
+"""(values [R, T], micro-batch) -> LossOutput."""
+
+
 @dataclass(frozen=True, slots=True)
 class OptimizerConfig:
     """AdamW with a constant learning rate (StraTA Table 7; betas and eps are torch's defaults)."""
@@ -270,6 +274,17 @@ class TrainableModel(Model):
     def frozen_copy(self) -> TrainableModel:
         """The weights as they are now, for a reference policy; it answers and scores but does not train."""
 
+    def with_value_head(self) -> ValueModel:
+        """A critic that starts from the weights as they are now; it trains apart from them.
+
+        Raises:
+            UnsupportedOption: the back end makes none.
+        """
+        raise UnsupportedOption(
+            f"the method trains a critic, and the back end {self.backend!r} makes none; "
+            "use --model mini or --model transformers:<id or path>, or a method without a critic (grpo)"
+        )
+
     @abstractmethod
     def save(self, folder: Path) -> None:
         """Write weights, optimiser and version into an existing folder."""
@@ -281,6 +296,43 @@ class TrainableModel(Model):
     def sync(self, version: int) -> None:
         """Make the sampling engine use the weights of `version`; in process they always are."""
         return None
+
+
+class ValueModel(ABC):
+    """A critic: V(s), what the episode will still bring, for the state before each response token (PPO)."""
+
+    version: int = 0
+
+    @abstractmethod
+    def configure(self, optimizer: OptimizerConfig) -> None:
+        """Make a fresh optimiser; the learning rate is constant."""
+
+    @abstractmethod
+    def values(self, rows: Sequence[TrainingRow], *, batch_tokens: int = 16384) -> list[np.ndarray]:
+        """Value of the state before every response token of every row, float32, each of its response's length.
+
+        The state before a token is the prompt and the response's earlier tokens. No gradient; in the unit of rewards.
+        """
+
+    @abstractmethod
+    def update(self, loss: ValueLoss, micro_batches: Sequence[MicroBatch]) -> UpdateStats:
+        """Sum the losses of the micro-batches, differentiate, clip, and take one optimiser step.
+
+        As in `TrainableModel.update`, nothing is divided here: the split into micro-batches changes nothing.
+        """
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write weights, optimiser and version into an existing folder."""
+
+    @abstractmethod
+    def load(self, folder: Path) -> None:
+        """Read what `save` wrote; training goes on exactly as it would have."""
+
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """Identity of the weights as they are now."""
 
 
 @dataclass(slots=True)
@@ -312,8 +364,13 @@ class Kit:
         """
         policy = self.models["policy"]
         if not isinstance(policy, TrainableModel):
-            raise UnsupportedOption(
-                f"the method trains its policy, and the back end {policy.backend!r} cannot; "
-                "use --model mini or --model transformers:<id or path>, or a method without training (vanilla)"
-            )
+            raise cannot_train(policy.backend)
         return policy
+
+
+def cannot_train(backend: str) -> UnsupportedOption:
+    """The error for a method that trains its policy on a back end that only answers."""
+    return UnsupportedOption(
+        f"the method trains its policy, and the back end {backend!r} cannot; "
+        "use --model mini or --model transformers:<id or path>, or a method without training (vanilla)"
+    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness import registry
-from harness.config import RunConfig, digest
+from harness.config import RunConfig, digest, method_digest
 from harness.env import Env
 from harness.errors import InputError, unknown
 from harness.types import Task
@@ -25,6 +25,7 @@ class Plan:
             tasks in one.
         evaluations: iterations after which the tasks are evaluated; the last one always is.
         digest: identity of the rows.
+        method_digest: identity of the method and its options, part of every row's key.
         data_digest, env_version, task_list: of the environment.
         identities: role -> identity of the model.
     """
@@ -35,6 +36,7 @@ class Plan:
     lanes: tuple[tuple[Task, ...], ...]
     evaluations: tuple[int, ...]
     digest: str
+    method_digest: str
     data_digest: str
     env_version: int
     task_list: str
@@ -94,6 +96,7 @@ def make_plan(config: RunConfig, seeds: Sequence[int]) -> Plan:
         digest=digest(
             config, env_version=version, data_digest=data_digest, task_list=task_list, model_identities=identities
         ),
+        method_digest=method_digest(config),
         data_digest=data_digest,
         env_version=version,
         task_list=task_list,

@@ -22,12 +22,13 @@ from harness.config import resolve
 from harness.env import Env
 from harness.errors import InputError
 from harness.executors.local import one_thread
+from harness.prompts import SCENE_WORDS
 from harness.seeding import derive
 
 MICRO_BATCH_TOKENS = 4096
 """Padded tokens of a forward pass: as fast as larger ones for such a network, with a third of the padding."""
 
-METHODS = ("vanilla", "strata")
+METHODS = ("vanilla", "react", "strata")
 """Methods whose prompts the clone has to know; between them they send every shipped compact prompt."""
 
 
@@ -176,7 +177,8 @@ def collect(env: Env, recipe: Recipe) -> list[Lesson]:
 
 
 def vocabulary_of(env: Env, taught: Sequence[Lesson]) -> Any:
-    """The tokenizer of all words that the environment and the lessons' templates can hold."""
+    """The tokenizer of all words that the environment and the prompts can hold."""
     from harness.models.mini import WordTokenizer
 
-    return WordTokenizer.of([*env.vocabulary(), *(f"{lesson.prompt} {lesson.reply}" for lesson in taught)])
+    texts = (f"{lesson.prompt} {lesson.reply}" for lesson in taught)
+    return WordTokenizer.of([*env.vocabulary(), *SCENE_WORDS, *texts])

@@ -98,7 +98,7 @@ _HEADS = ("seed", "iteration", "training success", "reward", "tokens/s", "evalua
 
 
 class Progress:
-    """Shows the events of a run; `listen` is what the runner is given.
+    """Shows the events of a run, or of several; `listen` is what the runner is given.
 
     Args:
         stream: where it goes; the table is only for a terminal.
@@ -109,7 +109,7 @@ class Progress:
     def __init__(
         self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic, interval: float = INTERVAL
     ) -> None:
-        self.seeds: dict[int, SeedState] = {}
+        self.seeds: dict[tuple[str, int], SeedState] = {}
         self._stream, self._clock, self._interval = stream, clock, interval
         self._live: Live | None = None
 
@@ -130,13 +130,13 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def listen(self, event: Event) -> None:
-        """Take an event and show it."""
+    def listen(self, event: Event, run: str = "") -> None:
+        """Take an event and show it; `run` is what its run is called, where there are several."""
         if isinstance(event, Notice):
-            self._say(f"notice: {event.text}")
+            self.say(f"notice: {f'{run}: ' if run else ''}{event.text}")
             return
         now = self._clock()
-        state = self.seeds.setdefault(event.seed, SeedState(event.seed))
+        state = self.seeds.setdefault((run, event.seed), SeedState(event.seed))
         first = state.told == float("-inf")
         state.take(event, now)
         if self._live is not None:
@@ -145,9 +145,15 @@ class Progress:
         ends = isinstance(event, Finished)
         if first or ends or now - state.told >= self._interval:
             state.told = now
-            self._say(_line(state, now))
+            self.say(f"{f'{run}, ' if run else ''}{_line(state, now)}")
 
-    def _say(self, text: str) -> None:
+    def drop(self, run: str, seed: int, text: str) -> None:
+        """A seed that ended in an error: say so, and show it no longer."""
+        self.seeds.pop((run, seed), None)
+        self.say(f"{run}, seed {seed} failed: {text}")
+
+    def say(self, text: str) -> None:
+        """Print a line, above the table where there is one."""
         if self._live is not None:
             self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
@@ -156,10 +162,18 @@ class Progress:
     def _table(self) -> Table:
         from rich.table import Table
 
-        table = Table(*_HEADS, box=None, padding=(0, 2, 0, 0))
         now = self._clock()
-        for seed in sorted(self.seeds):
-            table.add_row(*self.seeds[seed].columns(now))
+        if not any(run for run, _ in self.seeds):
+            table = Table(*_HEADS, box=None, padding=(0, 2, 0, 0))
+            for key in sorted(self.seeds):
+                table.add_row(*self.seeds[key].columns(now))
+            return table
+        table = Table("run", *_HEADS, box=None, padding=(0, 2, 0, 0))  # of several runs, only what is at work
+        for (run, _), state in self.seeds.items():
+            if not state.finished:
+                table.add_row(run, *state.columns(now))
+        done = sum(state.finished for state in self.seeds.values())
+        table.caption = f"{done} of {len(self.seeds)} seeds that have begun are done"
         return table
 
 

@@ -32,6 +32,12 @@ ACTION_WORDS = 12
 """What is kept of an action where a compact prompt is too long: scripted experts write at most 9 words, only a policy
 that rambles writes more."""
 
+MALFORMED = "malformed"
+"""What a compact prompt shows in the place of an action that could not be read."""
+
+SCENE_WORDS = (MALFORMED, "did", "none", ";")
+"""What compact contexts and histories hold beside the words of the world."""
+
 REASONING = "Before you answer, think step by step about what is left to do and what the next step should bring"
 
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -132,27 +138,33 @@ class Scene:
         taken = episode.history
         return taken[max(0, len(taken) - self.length) :] if self.length >= 0 else taken
 
-    def context(self, episode: Episode, steps: Sequence[Step] | None = None) -> str:
+    def context(
+        self, episode: Episode, steps: Sequence[Step] | None = None, thoughts: Mapping[int, str] | None = None
+    ) -> str:
         """{context}: the last steps and what is seen now.
 
         Args:
             episode: so far.
             steps: to show; `recent` by default.
+            thoughts: what was thought before the action of a step, by its index (full view).
         """
         recent = self.recent(episode) if steps is None else steps
         if self.view == "compact":
-            did = " ".join(f"{step.action or 'malformed'} ;" for step in recent)
+            did = " ".join(f"{step.action or MALFORMED} ;" for step in recent)
             return f"{episode.observation.text} did {did}" if did else episode.observation.text
-        return self._full_context(episode, recent)
+        return self._full_context(episode, recent, thoughts or {})
 
-    def _full_context(self, episode: Episode, recent: Sequence[Step]) -> str:
+    def _full_context(self, episode: Episode, recent: Sequence[Step], thoughts: Mapping[int, str]) -> str:
         lines: list[str] = []
         if recent:
             # a step is shown with what its action answered; what it led to stands with the next one, or is seen now
             before = [episode.first, *(step.observation for step in episode.history)]
             lines.append(f"Steps taken so far: {episode.steps}. The last {len(recent)}:")
             for step in recent:
-                lines += [f"[{step.index}] seen: {before[step.index - 1].text}", f"    action: {_shown(step)}"]
+                lines.append(f"[{step.index}] seen: {before[step.index - 1].text}")
+                if step.index in thoughts:
+                    lines.append(f"    thought: {thoughts[step.index]}")
+                lines.append(f"    action: {_shown(step)}")
         lines.append(f"What you see now (step {episode.steps + 1} of at most {episode.horizon}):")
         lines.append(episode.observation.text)
         if episode.observation.admissible_actions:
@@ -174,7 +186,7 @@ class Scene:
         """
         told = trajectory.steps if steps is None else steps
         if self.view == "compact":
-            done = [(step.index, step.page or "none", step.action or "malformed") for step in told]
+            done = [(step.index, step.page or "none", step.action or MALFORMED) for step in told]
             return " ".join(f"{index} {page} {action} ;" for index, page, action in done)
         lines: list[str] = []
         for step in told:
@@ -284,7 +296,8 @@ def check_words(method: Method, kit: Kit, env: Env) -> None:
             raise UnsupportedOption(f"{who}, and the {env.view} view holds any; use --view compact, or {other}")
         if not env.vocabulary():
             raise UnsupportedOption(f"{who}, and {world} holds any; use embedded data if there are any, or {other}")
-        for words, source in ((env.vocabulary(), world), (frozenset().union(*templates), "the prompt templates")):
+        of_prompts = frozenset(SCENE_WORDS).union(*templates)
+        for words, source in ((env.vocabulary(), world), (of_prompts, "the prompts")):
             if missing := sorted(set(words) - model.vocabulary):
                 examples = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
                 raise UnsupportedOption(

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from harness.env import Env, EnvSpec
 from harness.errors import InputError, unknown
 from harness.method import Method
-from harness.model import Model, ModelContext
+from harness.model import Model, ModelContext, TrainableModel
 from harness.policies import policy_folder
 
 Kind = Literal["methods", "envs", "models"]
@@ -30,7 +30,13 @@ Kind = Literal["methods", "envs", "models"]
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "methods": {
         "vanilla": "baselines.vanilla:Vanilla",
+        "react": "baselines.react:ReAct",
+        "ppo": "baselines.ppo:PPO",
         "grpo": "baselines.grpo:GRPO",
+        "rloo": "baselines.rloo:RLOO",
+        "gigpo": "baselines.gigpo:GiGPO",
+        "agentgym-rl": "baselines.agentgym_rl:AgentGymRL",
+        "scalinginter": "baselines.scalinginter:ScalingInter",
         "strata": "methods.strata.method:StraTA",
     },
     "envs": {
@@ -140,6 +146,18 @@ def open_model(spec: str, context: ModelContext) -> Model:
     backend, _, target = spec.partition(":")
     model: Model = load("models", backend)(target, context)
     return model
+
+
+def only_answers(spec: str) -> bool:
+    """Whether the model that a specification names is known not to train, without opening it.
+
+    Its opener says so by the class that it returns. One that promises a `Model` and no more may give either.
+    """
+    opener = load("models", spec.partition(":")[0])
+    made = getattr(opener, "__annotations__", {}).get("return")
+    if isinstance(made, str):  # annotations are text where a module postpones them
+        made = vars(sys.modules[opener.__module__]).get(made)
+    return isinstance(made, type) and made is not Model and not issubclass(made, TrainableModel)
 
 
 def model_identity(spec: str, env: str) -> str:

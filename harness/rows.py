@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.config import RunConfig, method_digest
+from harness.config import RunConfig
 from harness.episode import Episode, EpisodeFailed
 from harness.events import EpisodeDone, Event, Notice
 from harness.manifest import code_version
@@ -31,7 +31,7 @@ def row_key(plan: Plan, seed: int, task: Task, iteration: int) -> RowKey:
     config = plan.config
     return RowKey(
         config.method,
-        method_digest(config),
+        plan.method_digest,
         config.env,
         ",".join(config.perturb) or None,
         model_name(config),
@@ -77,7 +77,7 @@ class Recorder:
         self._constant: dict[str, Any] = {
             "run": plan.name,
             "method": config.method,
-            "method_digest": method_digest(config),
+            "method_digest": plan.method_digest,
             "env": config.env,
             "perturbation": ",".join(config.perturb) or None,
             "model": model_name(config),

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import registry
-from harness.config import RunConfig, method_digest
+from harness.config import RunConfig
 from harness.errors import InputError
 from harness.events import Event, Finished, Notice, Started
 from harness.executors.local import execute
 from harness.lock import run_lock
 from harness.manifest import Manifest, plugin_versions, settle
+from harness.model import cannot_train
 from harness.plan import Plan, make_plan
 from results.records import EpisodeRow, RowKey
 from results.store import CorruptRow, RunFolder, read_rows, repair_tail
@@ -94,6 +96,39 @@ class SeedWork:
         else:
             cell.evaluate(0, unit.lane)
 
+    def close(self) -> None:
+        """Let go of what is open; the next unit opens it again."""
+        self._cells = {}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run whose folder is held by this process.
+
+    Attributes:
+        plan: what to do.
+        folder: where.
+        units: what of it is not done yet.
+        work: who does it; picklable.
+    """
+
+    plan: Plan
+    folder: RunFolder
+    units: tuple[Unit, ...]
+    work: SeedWork
+
+    def by_lane(self) -> dict[int, int]:
+        """Missing episodes of each seed that is played lane by lane.
+
+        A cell announces itself; a seed whose lanes may be with several workers is announced by whoever runs them.
+        """
+        missing: dict[int, int] = {}
+        for unit in self.units:
+            if unit.lane is not None:
+                keys = unit_keys(self.plan, unit)
+                missing[unit.seed] = missing.get(unit.seed, 0) + sum(key not in self.work.finished for key in keys)
+        return missing
+
 
 def run(
     plan: Plan,
@@ -121,44 +156,97 @@ def run(
         RunError, StoreError: the run broke off; finished rows are kept.
     """
     started = time.perf_counter()
-    if workers < 1:
-        raise InputError(f"--workers is {workers}; it must be at least 1")
+    check_workers(workers)
+    with opened(plan, out=out, allow_drift=allow_drift, listen=listen) as held:
+        by_lane = held.by_lane()
+        for seed, missing in by_lane.items():
+            listen(Started(seed, 0, 0, missing))
+        execute(held.units, held.work, workers=workers, listen=listen)
+        for seed in by_lane:
+            listen(Finished(seed))
+        rows, missing = settled(plan, held.folder)
+    return RunSummary(held.folder.path, rows, missing, time.perf_counter() - started)
+
+
+@contextmanager
+def opened(
+    plan: Plan,
+    *,
+    out: Path,
+    allow_drift: bool = False,
+    listen: Callable[[Event], None] = lambda event: None,
+    argv: Sequence[str] | None = None,
+) -> Iterator[OpenRun]:
+    """Hold a run's folder, its manifest written or compared and its rows read.
+
+    Args:
+        plan, out, allow_drift, listen: as in `run`.
+        argv: command line for the manifest; this process's by default.
+
+    Raises:
+        InputError, RunError: as in `run`.
+        harness.model.UnsupportedOption: the method trains its policy, and the policy's back end cannot.
+    """
+    check_trainable(plan.config)
     folder = RunFolder(out / plan.name)
     with run_lock(folder.path):
-        drift = settle(folder.manifest, manifest(plan), allow_drift=allow_drift)
+        drift = settle(folder.manifest, manifest(plan, argv), allow_drift=allow_drift)
         if notice := repair_tail(folder.rows):
             listen(Notice(notice))
         before = stored_rows(folder)
-        finished = frozenset(row.key for row in before if row.status.has_verdict)
+        finished = finished_keys(before)
         attempts = {row.key: row.attempt for row in before if not row.status.has_verdict}
-        units = [unit for unit in all_units(plan) if not is_done(plan, unit, finished, folder)]
         work = SeedWork(plan.config, plan.seeds, folder, finished, attempts, drift)
-        lanes = {seed: [unit for unit in units if unit.seed == seed] for seed in plan.seeds}
-        by_lane = {seed: found for seed, found in lanes.items() if found and found[0].lane is not None}
-        for seed, found in by_lane.items():  # a cell announces itself; lanes of one seed may be anywhere
-            missing = sum(key not in finished for unit in found for key in unit_keys(plan, unit))
-            listen(Started(seed, 0, 0, missing))
-        execute(units, work, workers=workers, listen=listen)
-        for seed in by_lane:
-            listen(Finished(seed))
-        wanted = {key for unit in all_units(plan) for key in unit_keys(plan, unit)}
-        rows = tuple(row for row in stored_rows(folder) if row.key in wanted)
-    return RunSummary(folder.path, rows, len(wanted) - len(rows), time.perf_counter() - started)
+        yield OpenRun(plan, folder, tuple(undone(plan, folder, finished)), work)
 
 
-def manifest(plan: Plan) -> Manifest:
-    """The manifest that this run would write."""
+def check_trainable(config: RunConfig) -> None:
+    """Refuse a policy that cannot train for a method that trains it, before anything is written.
+
+    Raises:
+        harness.model.UnsupportedOption: it is known not to train.
+    """
+    method, policy = registry.load_method(config.method), config.models["policy"]
+    if method.trains_policy(config.method_config()) and registry.only_answers(policy):
+        raise cannot_train(policy.partition(":")[0])
+
+
+def check_workers(workers: int) -> None:
+    """Refuse less than one worker."""
+    if workers < 1:
+        raise InputError(f"--workers is {workers}; it must be at least 1")
+
+
+def finished_keys(rows: Sequence[EpisodeRow]) -> frozenset[RowKey]:
+    """Keys of the rows with a verdict."""
+    return frozenset(row.key for row in rows if row.status.has_verdict)
+
+
+def undone(plan: Plan, folder: RunFolder, finished: frozenset[RowKey]) -> list[Unit]:
+    """Units of which something is missing."""
+    return [unit for unit in all_units(plan) if not is_done(plan, unit, finished, folder)]
+
+
+def settled(plan: Plan, folder: RunFolder) -> tuple[tuple[EpisodeRow, ...], int]:
+    """Stored rows of the planned seeds, tasks and evaluations, and how many planned episodes have none."""
+    wanted = {key for unit in all_units(plan) for key in unit_keys(plan, unit)}
+    rows = tuple(row for row in stored_rows(folder) if row.key in wanted)
+    return rows, len(wanted) - len(rows)
+
+
+def manifest(plan: Plan, argv: Sequence[str] | None = None) -> Manifest:
+    """The manifest that this run would write; `argv` is the command, this process's by default."""
     config = plan.config
     return Manifest.make(
         name=plan.name,
         digest=plan.digest,
         config=config.model_dump(mode="json"),
-        method_digest=method_digest(config),
+        method_digest=plan.method_digest,
         env_version=plan.env_version,
         data_digest=plan.data_digest,
         task_list=plan.task_list,
         model_identities=plan.identities,
-        argv=sys.argv,
+        argv=sys.argv if argv is None else argv,
         plugins=plugin_versions(env=config.env, method=config.method, models=list(config.models.values())),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from reports.notes import designs, excluded_note, footnotes
-from reports.tables import LEVEL, Table
+from reports.tables import LEVEL, Measured, Table
 from results.papers import Cell, about
 
 
@@ -19,14 +19,19 @@ def notes(table: Table) -> list[str]:
     found = []
     if table.excluded:
         found.append(excluded_note(table.excluded))
-    if table.runs and table.reference.run is None:
-        found.append(f"No run of the reference {table.reference.spec.label}: nothing is compared.")
-    if missing := [row.spec.label for row in table.rows if row.run is None]:
-        found.append(f"Not run: {', '.join(missing)}.")
+    for env in table.spec.envs:
+        there = f" on {env}" if len(table.spec.envs) > 1 else ""
+        missing = [row.spec.label for row in table.rows if env not in row.runs]
+        if len(missing) < len(table.rows) and env not in table.reference.runs:
+            found.append(f"No run of the reference {table.reference.spec.label}{there}: nothing is compared.")
+        if missing:
+            found.append(f"Not run{there}: {', '.join(missing)}.")
     found += [f"Not comparable: {reason} ({', '.join(who)})." for reason, who in _reasons(table).items()]
     if any(cell.certainty == "uncertain" for cell in printed(table)):
         found.append("?: read from the paper with less certainty; results/papers says why.")
     found += footnotes(table.family)
+    found += table.spec.notes
+    found += table.remarks
     if table.runs:
         found.append(f"Runs: {', '.join(run.label for run in table.runs)}.")
     return found
@@ -38,13 +43,21 @@ def printed(table: Table) -> list[Cell]:
 
 
 def _measured(table: Table) -> str:
-    columns = " and ".join(column.label for column in table.spec.columns)
-    sizes = [cell.measured for row in table.rows for cell in row.cells if cell.measured]
-    if not sizes:
+    labels = [column.label for column in table.spec.columns]
+    columns = " and ".join(filter(None, (", ".join(labels[:-1]), labels[-1])))
+    measured: dict[str, list[Measured]] = defaultdict(list)
+    for row in table.rows:
+        for column, cell in zip(table.spec.columns, row.cells, strict=True):
+            if cell.measured:
+                measured[table.spec.env_of(column)].append(cell.measured)
+    if not measured:
         return f"{table.spec.title}: {columns} in percent; nothing was run."
-    tasks, seeds = max(size.n_tasks for size in sizes), sizes[0].n_seeds
-    spread = f"mean ± sd over {seeds} seeds (sd with ddof 1)" if seeds > 1 else "mean of 1 seed"
-    return f"{table.spec.title}: {columns} in percent, {spread} on {tasks} tasks."
+    told = []
+    for env, sizes in measured.items():
+        tasks, seeds = max(size.n_tasks for size in sizes), sizes[0].n_seeds
+        spread = f"mean ± sd over {seeds} seeds (sd with ddof 1)" if seeds > 1 else "mean of 1 seed"
+        told.append(f"{spread} on {tasks} tasks{f' of {env}' if len(table.spec.envs) > 1 else ''}")
+    return f"{table.spec.title}: {columns} in percent, {'; '.join(told)}."
 
 
 def _published(table: Table) -> list[str]:
@@ -71,8 +84,9 @@ def _marks(table: Table) -> list[str]:
 def _starting_policies(table: Table) -> list[str]:
     started: dict[str, list[str]] = defaultdict(list)
     for row in table.rows:
-        if row.run and row.run.starting_policy:
-            started[row.run.starting_policy].append(row.spec.label)
+        for run in row.runs.values():
+            if run.starting_policy:
+                started[run.starting_policy].append(row.spec.label)
     return [
         f"{', '.join(who)}: all seeds start from one shipped policy ({policy}), so the spread over seeds does not hold "
         "that of the starting policy."
@@ -83,6 +97,7 @@ def _starting_policies(table: Table) -> list[str]:
 def _reasons(table: Table) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = defaultdict(list)
     for row in table.rows:
-        if table.spec.backbones and row.run and not row.run.comparable:
-            reasons[row.run.reason].append(row.spec.label)
+        for run in row.runs.values():
+            if table.spec.backbones and not run.comparable and row.spec.label not in reasons[run.reason]:
+                reasons[run.reason].append(row.spec.label)
     return reasons

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 from reports import format as fmt
 from reports.notes import designs, footnotes
+from reports.text import WIDTH, paragraph, said_once, text_table
 from results.compare import MetricComparison
 
-_WIDTH = 130
+_ONE_DESIGN = ("design", "test", "tasks", "seeds")
 
 
-def render_comparison(label_a: str, label_b: str, found: Sequence[MetricComparison], *, width: int = _WIDTH) -> str:
+def render_comparison(label_a: str, label_b: str, found: Sequence[MetricComparison], *, width: int = WIDTH) -> str:
     """One line a metric, then what the numbers mean and where they are weak.
 
     Args:
@@ -21,23 +21,14 @@ def render_comparison(label_a: str, label_b: str, found: Sequence[MetricComparis
         found: of `results.compare.compare_runs`.
         width: characters a line.
     """
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{label_a} against {label_b}", title_justify="left", box=SIMPLE_HEAD, title_style="bold")
-    heads = (label_a, label_b, "difference", "95% interval", "p", "Holm p", "design", "test", "tasks", "seeds")
-    table.add_column("metric", no_wrap=True)
-    for head in (*heads, "discordant"):
-        table.add_column(head, justify="right", overflow="fold")
-    for one in found:
-        table.add_row(*_line(one))
-    text = io.StringIO()
-    console = Console(file=text, width=width, color_system=None)
-    console.print(table)
-    for note in _remarks(label_a, label_b, found):
-        console.print(note, markup=False, highlight=False)
-    return text.getvalue()
+    heads = (
+        *("metric", label_a, label_b, "difference", "95% interval", "p", "Holm p"), *_ONE_DESIGN, "discordant",
+    )  # fmt: skip
+    header, rows, told = said_once(heads, [_line(one) for one in found], _ONE_DESIGN, width=width)
+    remarks = [*([told] if told else []), *_remarks(label_a, label_b, found)]
+    title = paragraph(f"{label_a} against {label_b}", width=width)
+    notes = "".join(f"{paragraph(remark, width=width)}\n" for remark in remarks)
+    return f"{title}\n\n{text_table(header, rows, width=width)}\n{notes}"
 
 
 def _line(one: MetricComparison) -> list[str]:

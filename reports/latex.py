@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from reports.caption import caption, notes
-from reports.layout import comparisons_grid, values_grid
+from reports.layout import comparisons_grid, values_grids
 from reports.tables import Table
 
 _SPECIAL = {
@@ -66,6 +66,6 @@ def render_latex(table: Table) -> str:
     )
     environment.filters["tex"] = escape
     compared = comparisons_grid(table)
-    grids = [values_grid(table), *([compared] if compared else [])]
+    grids = [*values_grids(table), *([compared] if compared else [])]
     template = environment.get_template("table.tex.j2")
     return template.render(name=table.spec.name, caption=caption(table), grids=grids, notes=notes(table))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports import format as fmt
+from reports.spec import ColumnSpec
 from reports.tables import Table, TableCell, TableRow
 from results.papers import Cell
 
 NONE = "-"
+
+WIDEST = 9
+"""Columns of numbers that stand side by side on a page."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +37,33 @@ class Grid:
         return [f"{group}{separator}{head}".strip() for group, head in zip(names, self.header, strict=True)]
 
 
-def values_grid(table: Table) -> Grid:
-    """Methods down; for each metric the measured value, the published ones and the gap."""
-    headings = [f"published {heading}" for heading in table.spec.backbones.values()]
-    part = ("measured", *headings, "gap") if headings else ("measured",)
+def values_grids(table: Table) -> list[Grid]:
+    """The table in as few grids as keep at most WIDEST columns of numbers, each of one environment."""
+    parts = len(_parts(table))
+    grids = []
+    for env in table.spec.envs:
+        columns = [column for column in table.spec.columns if table.spec.env_of(column) == env]
+        pieces = -(-len(columns) * parts // WIDEST)
+        ends = [len(columns) * piece // pieces for piece in range(pieces + 1)]
+        grids += [values_grid(table, columns[start:end]) for start, end in itertools.pairwise(ends)]
+    return grids
+
+
+def values_grid(table: Table, columns: Sequence[ColumnSpec] | None = None) -> Grid:
+    """Methods down; for each metric the measured value, the published ones and the gap.
+
+    Args:
+        table: of `reports.tables.build_table`.
+        columns: those to show; all by default.
+    """
+    part, shown = _parts(table), table.spec.columns if columns is None else columns
+    places = [place for place, column in enumerate(table.spec.columns) if column in shown]
     return Grid(
-        groups=(("", 1), *((column.label, len(part)) for column in table.spec.columns)),
-        header=("Method", *(part * len(table.spec.columns))),
+        groups=(("", 1), *((column.label, len(part)) for column in shown)),
+        header=("Method", *(part * len(shown))),
         rows=tuple(
-            (row.spec.label, *(text for cell in row.cells for text in _value_texts(row, cell))) for row in table.rows
+            (row.spec.label, *(text for place in places for text in _value_texts(row.cells[place])))
+            for row in table.rows
         ),
     )
 
@@ -76,11 +100,16 @@ def published_text(cell: Cell | None) -> str:
     return fmt.mean_sd(cell.mean, cell.std) + ("†" if cell.quoted else "") + doubt
 
 
-def _value_texts(row: TableRow, cell: TableCell) -> list[str]:
+def _parts(table: Table) -> tuple[str, ...]:
+    headings = [f"published {heading}" for heading in table.spec.backbones.values()]
+    return ("measured", *headings, "gap") if headings else ("measured",)
+
+
+def _value_texts(cell: TableCell) -> list[str]:
     texts = [_measured_text(cell)]
     if cell.published:
         texts += [published_text(value) for value in cell.published.values()]
-        texts.append(_gap_text(row, cell))
+        texts.append(_gap_text(cell))
     return texts
 
 
@@ -90,10 +119,10 @@ def _measured_text(cell: TableCell) -> str:
     return fmt.mean_sd(cell.measured.mean, cell.measured.sd) + ("*" if cell.significant else "")
 
 
-def _gap_text(row: TableRow, cell: TableCell) -> str:
+def _gap_text(cell: TableCell) -> str:
     if cell.gap is not None:
         return fmt.signed(cell.gap)
-    return "not comparable" if row.run and not row.run.comparable else NONE
+    return "not comparable" if cell.run and not cell.run.comparable else NONE
 
 
 def _comparison_texts(row: TableRow, label: str, cell: TableCell) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def _notes(found: MetricComparison) -> list[str]:
         notes.append(
             "One seed: these methods differ from run to run, and that variation is not in p or in the interval."
         )
-    if 1 < comparison.n_seeds < ENOUGH_SEEDS:
+    if found.coupled and 1 < comparison.n_seeds < ENOUGH_SEEDS:
         notes.append(_few_seeds(comparison.n_seeds))
     if found.coupled and comparison.n_seeds > 1 and comparison.design == "tasks":
         notes.append(
@@ -65,8 +65,9 @@ def _notes(found: MetricComparison) -> list[str]:
 
 
 def _few_seeds(seeds: int) -> str:
-    least = 2 / 2**seeds
+    freedom = f"{seeds - 1} degree{'s' if seeds > 2 else ''} of freedom"
     return (
-        f"{seeds} seeds: a sign flip over runs alone could not go below p = {least:g}; methods that train need at "
-        f"least {ENOUGH_SEEDS} seeds."
+        f"{seeds} seeds: how much training runs differ is estimated from {seeds} runs (about {freedom}), so intervals "
+        "are wide and only a very large difference is significant. One that is not significant may well be real: "
+        f"compare methods that train with at least {ENOUGH_SEEDS} seeds."
     )

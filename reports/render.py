@@ -8,16 +8,18 @@ from typing import Literal
 
 from reports.caption import caption, notes
 from reports.format import factor
-from reports.layout import Grid, comparisons_grid, values_grid
-from reports.tables import Table, TableCell, TableRow
+from reports.layout import Grid, comparisons_grid, values_grids
+from reports.tables import Table, TableCell
+from reports.text import WIDTH, paragraph, said_once, side_by_side, text_table
 from results.papers import Cell
 
 Format = Literal["terminal", "markdown", "csv", "latex"]
 
-_WIDTH = 140
+ONE_DESIGN = ("design", "test", "tasks", "seeds")
+"""Columns of comparisons that are mostly the same in every row."""
 
 
-def render(table: Table, fmt: Format, *, width: int = _WIDTH) -> str:
+def render(table: Table, fmt: Format, *, width: int = WIDTH) -> str:
     """The table as text.
 
     Args:
@@ -43,26 +45,22 @@ def render(table: Table, fmt: Format, *, width: int = _WIDTH) -> str:
 
 def _grids(table: Table) -> list[Grid]:
     compared = comparisons_grid(table)
-    return [values_grid(table), *([compared] if compared else [])]
+    return [*values_grids(table), *([compared] if compared else [])]
 
 
 def _terminal(table: Table, width: int) -> str:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table as RichTable
-
-    text = io.StringIO()
-    console = Console(file=text, width=width, color_system=None)
-    for grid in _grids(table):
-        shown = RichTable(box=SIMPLE_HEAD)
-        for place, head in enumerate(grid.heads("\n")):
-            shown.add_column(head, justify="right" if place else "left", vertical="bottom")
-        for row in grid.rows:
-            shown.add_row(*row)
-        console.print(shown)
-    for line in (caption(table), *notes(table)):
-        console.print(line, markup=False, highlight=False)
-    return text.getvalue()
+    parts = []
+    for grid in values_grids(table):
+        groups = [size for _, size in grid.groups[1:]]
+        pieces = side_by_side(grid.heads("\n"), grid.rows, groups, width=width)
+        parts += [text_table(header, rows, width=width) for header, rows in pieces]
+    remarks = [caption(table), *notes(table)]
+    if compared := comparisons_grid(table):
+        header, rows, told = said_once(compared.header, compared.rows, ONE_DESIGN, width=width)
+        parts.append(text_table(header, rows, width=width))
+        remarks = [told, *remarks] if told else remarks
+    parts.append("".join(f"{paragraph(remark, width=width)}\n" for remark in remarks))
+    return "\n".join(parts)
 
 
 def _markdown(table: Table) -> str:
@@ -84,7 +82,9 @@ def _plain(text: str) -> str:
 
 
 _CSV_COLUMNS = (
+    "row",
     "method",
+    "env",
     "metric",
     "subset",
     "tasks",
@@ -116,20 +116,26 @@ def _csv(table: Table) -> str:
     writer.writeheader()
     for row in table.rows:
         for column, cell in zip(table.spec.columns, row.cells, strict=True):
-            place = {"method": row.spec.method, "metric": column.metric, "subset": column.subset}
+            place = {
+                "row": row.spec.key,
+                "method": row.spec.method,
+                "env": table.spec.env_of(column),
+                "metric": column.metric,
+                "subset": column.subset,
+            }
             values: list[Cell | None] = [value for value in cell.published.values() if value]
             for value in values or [None]:
                 writer.writerow(
-                    place | _csv_measured(row, cell) | _csv_published(row, cell, value) | _csv_p(table, cell)
+                    place | _csv_measured(cell) | _csv_published(cell, value) | _csv_p(table, cell)
                 )
     return text.getvalue()
 
 
-def _csv_measured(row: TableRow, cell: TableCell) -> dict[str, object]:
+def _csv_measured(cell: TableCell) -> dict[str, object]:
     if cell.measured is None:
         return {}
     m = cell.measured
-    reason = "" if row.run is None or row.run.comparable else row.run.reason
+    reason = "" if cell.run is None or cell.run.comparable else cell.run.reason
     return {
         "tasks": m.n_tasks,
         "seeds": m.n_seeds,
@@ -139,10 +145,10 @@ def _csv_measured(row: TableRow, cell: TableCell) -> dict[str, object]:
     }
 
 
-def _csv_published(row: TableRow, cell: TableCell, value: Cell | None) -> dict[str, object]:
+def _csv_published(cell: TableCell, value: Cell | None) -> dict[str, object]:
     if value is None:
         return {}
-    beside = row.run is not None and row.run.backbone == value.backbone
+    beside = cell.run is not None and cell.run.backbone == value.backbone
     return {
         "published_model": value.backbone,
         "published_mean": value.mean,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -15,12 +16,22 @@ class _Frozen(BaseModel):
 
 
 class RowSpec(_Frozen):
-    """One method."""
+    """One method, or one variant of it."""
 
     method: str
     label: str
+    name: str = ""
+    """What tells rows of one method apart (`harness sweep SPEC --rows NAME`); the method by default."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the run or of the method on top of the scale's preset, as `-o` takes them."""
     published: str | None = None
     """The method's name in the paper, where it is another one than ours."""
+    variant: str | None = None
+    """The paper's name of the variant, where its table has several values of one method."""
+
+    @property
+    def key(self) -> str:
+        return self.name or self.method
 
     @property
     def published_name(self) -> str:
@@ -28,12 +39,14 @@ class RowSpec(_Frozen):
 
 
 class ColumnSpec(_Frozen):
-    """One metric, over all tasks or one subset of them."""
+    """One metric, over all tasks of an environment or one subset of them."""
 
     metric: Literal["success", "score"]
     label: str
     subset: str = "All"
     """Name of a subset as the environment and the paper have it; All for every task."""
+    env: str | None = None
+    """The environment, where it is not the table's."""
 
 
 class TableSpec(_Frozen):
@@ -42,24 +55,38 @@ class TableSpec(_Frozen):
     name: str
     title: str
     env: str
+    """Environment of the columns that name none."""
     rows: tuple[RowSpec, ...] = Field(min_length=1)
     columns: tuple[ColumnSpec, ...] = Field(min_length=1)
     reference: str
-    """Method that every other row is compared with."""
+    """Name of the row that every other one is compared with."""
+    seeds: int = Field(5, ge=1)
+    """How many `harness sweep` runs where it is not told."""
     paper: str | None = None
     """Whose numbers stand beside ours (`results.papers`); null for none."""
     table: str | None = None
     """The paper's table: "Table 1"."""
     backbones: dict[str, str] = Field(default_factory=dict)
     """Model of a published value -> heading of its column."""
+    notes: tuple[str, ...] = ()
+    """What a reader of this table must know; printed below it."""
+
+    @property
+    def envs(self) -> tuple[str, ...]:
+        """Environments of the columns, in their order."""
+        return tuple(dict.fromkeys(self.env_of(column) for column in self.columns))
+
+    def env_of(self, column: ColumnSpec) -> str:
+        """Environment of a column."""
+        return column.env or self.env
 
     @model_validator(mode="after")
     def _names_fit(self) -> TableSpec:
-        methods = [row.method for row in self.rows]
-        if len(set(methods)) < len(methods):
-            raise ValueError(f"a method occurs twice in the rows: {', '.join(methods)}")
-        if self.reference not in methods:
-            raise ValueError(f"reference {self.reference!r} is no row; rows: {', '.join(methods)}")
+        names = Counter(row.key for row in self.rows)
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise ValueError(f"a row occurs twice: {', '.join(twice)}; give rows of one method a name each")
+        if self.reference not in names:
+            raise ValueError(f"reference {self.reference!r} is no row; rows: {', '.join(names)}")
         if (self.paper is None) != (not self.backbones) or (self.paper is None) != (self.table is None):
             raise ValueError("paper, table and backbones belong together: give all three or none")
         return self

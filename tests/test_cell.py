@@ -12,7 +12,7 @@ import pytest
 from harness.cell import make_method, open_kit
 from harness.env import EnvError, InfraError
 from harness.episode import EpisodeFailed
-from harness.errors import InputError
+from harness.errors import Diverged, InputError, RunError
 from harness.events import EpisodeDone, Finished, IterationDone, Started
 from harness.model import Kit, Prompt, Sampling, UnsupportedOption
 from harness.rows import model_name, row_key
@@ -201,6 +201,27 @@ def test_a_fault_of_the_program_comes_out_as_itself(tmp_path, monkeypatch, place
     monkeypatch.setattr(ToyLearner, place, wrong)
     with pytest.raises(KeyError, match="typo"):
         cell(toy_plan(), tmp_path).run()
+
+
+def test_training_that_diverges_keeps_its_batch_and_its_last_checkpoint(tmp_path, monkeypatch):
+    plan = toy_plan()
+    plain = ToyLearner.learn
+
+    async def learn(self, experiences, arena, iteration):
+        if iteration == 2:
+            raise Diverged("the loss is nan", [{"ids": [1, 2], "reward": float("nan")}, {"ids": [3]}])
+        return await plain(self, experiences, arena, iteration)
+
+    monkeypatch.setattr(ToyLearner, "learn", learn)
+    with pytest.raises(RunError, match=r"seed 0, iteration 2: the loss is nan; its rows lie in .*iteration-2.jsonl"):
+        cell(plan, tmp_path).run()
+    folder = RunFolder(tmp_path / plan.name).checkpoints / "seed-0"
+    lines = (folder / "diverged-iteration-2.jsonl").read_text().splitlines()
+    assert [json.loads(line)["ids"] for line in lines] == [[1, 2], [3]]
+    assert [line["iteration"] for line in curves(plan, tmp_path)["seed-0"]] == [1]
+    monkeypatch.setattr(ToyLearner, "learn", plain)
+    cell(plan, tmp_path).run()
+    assert [line["iteration"] for line in curves(plan, tmp_path)["seed-0"]] == [1, 2, 3], "it goes on from there"
 
 
 def test_environments_are_closed_whatever_happens(tmp_path, monkeypatch):

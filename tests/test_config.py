@@ -252,15 +252,6 @@ def test_the_digest_covers_what_stands_in_the_users_prompts(tmp_path):
         assert one != other
 
 
-def test_the_users_prompts_are_read_once_and_not_for_every_row(tmp_path, monkeypatch):
-    (tmp_path / "action.txt").write_text("mine")
-    config = toy(overrides=[f"prompts={tmp_path}"])
-    first = method_digest(config)
-    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} was read again"))
-    assert method_digest(config) == first
-    assert len(identity(config)) == 12
-
-
 def test_precisions_are_those_of_the_models():
     assert set(get_args(Dtype)) == set(DTYPES)
 

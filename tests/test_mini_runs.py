@@ -1,4 +1,4 @@
-"""GRPO and StraTA train a real network on the corridor: the same rows everywhere, with any workers, when killed."""
+"""Methods train a real network on the corridor: the same rows everywhere, with any workers, when killed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.plan import Plan
+from reports.curves import GROUPS
 from tests.toy_policy import toy_policy
 from tests.toy_runs import curves, run_toy, stored, toy_plan
 
@@ -30,10 +31,14 @@ def plan(method: str, policy: Path, *seeds: int) -> Plan:
     options += ["checkpoint_every=2", "eval_at=[0]"]
     if method == "strata":
         options += ["strategies=2", "rollouts=2", "oversampling=2"]
+    if method == "ppo":
+        options += ["critic_lr=3e-3"]
+    if method == "scalinginter":
+        options += ["stage_steps=2"]
     return toy_plan(*options, method=method, seeds=seeds or (0,), model=f"mini:{policy}", lane=8, view="compact")
 
 
-@pytest.mark.parametrize("method", ["grpo", "strata"])
+@pytest.mark.parametrize("method", ["grpo", "rloo", "ppo", "gigpo", "scalinginter", "strata"])
 def test_training_gives_the_same_rows_with_one_worker_and_with_two(tmp_path, policy, method):
     both = plan(method, policy, 0, 1)
     run_toy(both, tmp_path / "one")
@@ -43,6 +48,8 @@ def test_training_gives_the_same_rows_with_one_worker_and_with_two(tmp_path, pol
     lines = curves(both, tmp_path / "one")["seed-0"]
     assert len(lines) == 4
     assert any(line["grad_norm"] > 0 for line in lines)
+    known = {"iteration", *(name for names in GROUPS.values() for name in names)}
+    assert not set(lines[0]) - known, "harness show puts every metric of a built-in method under its heading"
     assert all(line["malformed_rate"] < 0.5 for line in lines), "the cloned policy can write"
 
 
@@ -64,7 +71,7 @@ run_toy(plan(method, Path(policy)), Path(out))
 """
 
 
-@pytest.mark.parametrize("method", ["grpo", "strata"])
+@pytest.mark.parametrize("method", ["ppo", "strata"])
 def test_killed_during_training_and_evaluation_the_rows_are_those_of_an_uninterrupted_run(tmp_path, policy, method):
     """At fsync 5 the first evaluation is under way, at 13 a checkpoint, at 20 or so the last evaluation."""
     one = plan(method, policy)

@@ -56,7 +56,7 @@ def test_no_base_dependency_is_idle():
     assert {module_of(name) for name in requirements()} - third_party_imports() == set()
 
 
-@pytest.mark.parametrize("group", ["base", "dev", "webshop", "minilm"])
+@pytest.mark.parametrize("group", ["base", "dev", "webshop", "minilm", "plots"])
 def test_tested_versions_lie_in_the_declared_ranges(group):
     tested = constraints()
     for name, requirement in requirements(*([] if group == "base" else [group])).items():

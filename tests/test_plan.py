@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from harness.config import resolve
 from harness.errors import InputError
 from harness.plan import Plan, make_plan, open_env
+from harness.rows import row_key
+from harness.runner import manifest
 from tests.toys import ToyEnv
 
 pytestmark = pytest.mark.usefixtures("toys")
@@ -55,6 +58,17 @@ def test_tasks_can_be_chosen_by_split_number_and_id():
 def test_seeds_do_not_enter_the_name():
     assert plan(0).name == plan(1, 2).name == f"toy-learner-toy-{plan().digest}"
     assert plan(limit=2).digest != plan(limit=3).digest
+
+
+def test_the_users_prompts_are_read_once_and_not_for_every_row(tmp_path, monkeypatch):
+    """The digest of the method stands in the key of every row; what it covers may be a folder of templates."""
+    (tmp_path / "action.txt").write_text("mine")
+    made = plan(overrides=[f"prompts={tmp_path}"])
+    assert manifest(made).method_digest == made.method_digest != plan().method_digest
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} was read again"))
+    keys = {row_key(made, 0, task, 0) for task in made.tasks}
+    assert len(keys) == len(TESTS)
+    assert {key.method_digest for key in keys} == {made.method_digest}
 
 
 def test_a_split_without_tasks_is_refused(monkeypatch):

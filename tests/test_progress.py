@@ -115,3 +115,32 @@ def test_a_terminal_gets_a_table_with_every_seed():
     told = stream.getvalue()
     for word in ("iteration", "tokens/s", "4/10", "25.0%", "0.200", "500", "0:12", "notice: a [notice]"):
         assert word in told
+
+
+def test_several_runs_are_told_apart(watched):
+    stream, _, progress = watched
+    with progress:
+        progress.listen(Started(0, 0, 10, 4), "grpo")
+        progress.listen(Started(0, 0, 10, 4), "strata")
+        progress.listen(Notice("a cut line"), "strata")
+        progress.drop("grpo", 0, "the loss is not a number")
+    assert stream.getvalue().splitlines() == [
+        "grpo, seed 0: iteration 0/10, evaluated 0/4",
+        "strata, seed 0: iteration 0/10, evaluated 0/4",
+        "notice: strata: a cut line",
+        "grpo, seed 0 failed: the loss is not a number",
+    ]
+    assert list(progress.seeds) == [("strata", 0)]
+
+
+def test_of_several_runs_a_terminal_shows_those_at_work():
+    """Eight methods with five seeds each would not fit on a screen."""
+    stream = Terminal()
+    with Progress(stream, clock=Clock()) as progress:
+        for run in ("grpo", "strata"):
+            progress.listen(Started(0, 0, 10, 4), run)
+        progress.listen(Finished(0), "grpo")
+    shown = stream.getvalue().rpartition("run ")[2]
+    assert "strata" in shown
+    assert "grpo" not in shown
+    assert "1 of 2 seeds that have begun are done" in shown

@@ -391,7 +391,7 @@ def test_the_prompts_of_an_episode_are_bounded():
 
 
 class Reader(ScriptedModel):
-    vocabulary = frozenset("act ; red green".split())
+    vocabulary = frozenset("act ; did none malformed red green".split())
 
 
 class Walls(ToyEnv):
@@ -423,7 +423,7 @@ def test_models_of_a_closed_vocabulary_play_in_worlds_whose_words_they_know():
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        (Walls(view="full"), r"reads 4 words alone, and the full view holds any; use --view compact, or --model"),
+        (Walls(view="full"), r"reads 7 words alone, and the full view holds any; use --view compact, or --model"),
         (AnyWalls(view="compact"), "environment 'toy' holds any; use embedded data if there are any, or --model"),
         (AnyWalls(view="compact", data="official"), "environment 'toy' with --env-data holds any"),
         (OtherWalls(view="compact"), r"not 2 of environment 'toy' \(blue, white\); use a policy that knows them, or"),
@@ -439,12 +439,19 @@ def test_other_words_are_refused_with_a_way_out(env, message):
 def test_templates_in_other_words_are_refused(tmp_path):
     (tmp_path / "compact").mkdir()
     (tmp_path / "compact" / "action.txt").write_text("act {description} please {context}")
-    with pytest.raises(UnsupportedOption, match=r"not 1 of the prompt templates \(please\)"):
+    with pytest.raises(UnsupportedOption, match=r"not 1 of the prompts \(please\)"):
         check(Walls(view="compact"), prompts=str(tmp_path), policy=Reader(["-"]))
+
+
+def test_words_of_contexts_and_histories_are_asked_for_too():
+    short = Reader(["-"])
+    short.vocabulary = Reader.vocabulary - {"malformed"}
+    with pytest.raises(UnsupportedOption, match=r"not 1 of the prompts \(malformed\)"):
+        check(Walls(view="compact"), policy=short)
 
 
 def test_the_shipped_policy_knows_its_world_and_its_templates():
     kit = Kit({"policy": open_model("mini", ModelContext("webshop"))})
-    for name in ("vanilla", "grpo", "strata"):
+    for name in ("vanilla", "react", "grpo", "strata"):
         method = load_method(name)(load_method(name).Config(), spec=WebShop.spec, view="compact", seed=0)
         check_words(method, kit, WebShop(view="compact"))

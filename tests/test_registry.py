@@ -11,7 +11,7 @@ import pytest
 
 from harness import registry
 from harness.errors import InputError
-from harness.model import ModelContext
+from harness.model import Model, ModelContext
 from tests import toys
 
 CONTEXT = ModelContext("toy")
@@ -32,6 +32,21 @@ def test_plug_ins_stand_beside_the_built_ins():
 def test_every_built_in_can_be_loaded(kind):
     for name in registry.BUILT_IN[kind]:
         assert registry.load(kind, name)
+
+
+@pytest.mark.usefixtures("toys")
+def test_models_that_only_answer_are_known_by_what_their_openers_return(monkeypatch):
+    def anything(target: str, context: ModelContext) -> Model:
+        return toys.ToyModel()
+
+    assert registry.only_answers("scripted:left")
+    assert registry.only_answers("toy:0.5")
+    assert not registry.only_answers("mini")
+    assert not registry.only_answers("transformers:some/model")
+    for annotation in (Model, "Model", "ElsewhereDefined"):
+        anything.__annotations__["return"] = annotation
+        monkeypatch.setattr(registry, "load", lambda kind, name: anything)
+        assert not registry.only_answers("plug-in"), annotation
 
 
 def test_every_built_in_carries_its_own_name():

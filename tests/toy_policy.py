@@ -9,6 +9,7 @@ from harness.config import resolve
 from harness.demonstration import Demonstration, DemonstrationStep
 from harness.model import OptimizerConfig, TrainingRow
 from harness.models.mini import MiniConfig, MiniModel, WordTokenizer
+from harness.prompts import SCENE_WORDS
 from harness.seeding import python_random
 from harness.training.sft import fine_tune
 from harness.types import Observation, Status, Verdict
@@ -22,7 +23,7 @@ def toy_policy(folder: Path) -> Path:
     """Make the policy in a folder; needs the fixture `toys`."""
     taught = _lessons()
     words = [text for lesson in taught for text in (lesson.prompt, lesson.reply)] + [ToyEnv().malformed_notice]
-    tokenizer = WordTokenizer.of(words)
+    tokenizer = WordTokenizer.of([*words, *SCENE_WORDS])
     shape = MiniConfig(hidden=32, layers=1, heads=2, kv_heads=1, ff=32, max_positions=192)
     model = MiniModel.fresh(tokenizer, shape, seed=0)
     rows = [

@@ -156,7 +156,7 @@ class ToyModel(Model):
         )
 
 
-def open_toy(target: str, context: ModelContext) -> Model:
+def open_toy(target: str, context: ModelContext) -> ToyModel:
     """The model behind "toy" and "toy:SKILL"."""
     return ToyModel(float(target or 0.5))
 

@@ -48,6 +48,11 @@ def compare(
         if value is not None and value not in known:
             raise unknown(option, value, known)
     (first, rows_a), (second, rows_b) = (_named(name, out, env) for name in (a, b))
+    if first.path.resolve() == second.path.resolve() and rows_a[0].iteration == rows_b[0].iteration:
+        raise InputError(
+            f'--a "{a}" and --b "{b}" are the same rows: {_name(first.path)} after iteration {rows_a[0].iteration}; '
+            "name another run, or another iteration of this one: NAME@N (NAME@0 is its start)"
+        )
     try:
         found = compare_runs(
             rows_a,

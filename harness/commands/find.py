@@ -111,10 +111,10 @@ def find_run(name: str, out: Path, *, env: str | None = None) -> StoredRun:
         stored = ", ".join(run.path.name for run in runs) or "none"
         raise InputError(f'no run of "{name}"{where} in {out}; stored: {stored} (harness list runs --out {out})')
     heading = f'"{name}"{where} means {len(fitting)} runs; name the folder of one:'
-    raise InputError("\n".join((heading, *_apart(fitting))))
+    raise InputError("\n".join((heading, *apart(fitting))))
 
 
-def _apart(runs: list[StoredRun]) -> list[str]:
+def apart(runs: list[StoredRun]) -> list[str]:
     """A line a run with the settings that not all of them share."""
     settings = [_settings(run.manifest) for run in runs]
     keys = sorted({key for one in settings for key in one})

@@ -101,15 +101,25 @@ def _presets() -> Table:
 
 
 def _options(method: str | None) -> Table:
+    """Defaults, which are the papers', and what the preset of the scale that a run has by default makes of them."""
     from harness import registry
-    from harness.config import RunConfig
+    from harness.config import RunConfig, preset_values
 
     model = registry.load_method(method).Config if method else RunConfig
-    table = _table("option", "type", "default", "meaning")
+    mini = preset_values("mini", method)
+    table = _table("option", "type", "default", "--scale mini", "meaning")
     for name, field in model.model_fields.items():
-        default = "required" if field.is_required() else str(field.get_default(call_default_factory=True))
-        table.add_row(name, _type(field.annotation), default, field.description or "")
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
+        value = mini.get(name, default)
+        at_mini = "" if _plain(value) == _plain(default) else str(value)
+        shown = "required" if field.is_required() else str(default)
+        table.add_row(name, _type(field.annotation), shown, at_mini, field.description or "")
     return table
+
+
+def _plain(value: Any) -> Any:
+    """A value as YAML has it, which knows no tuples."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _runs(out: Path) -> Table:
@@ -134,7 +144,7 @@ def _tables() -> Table:
     table = _table("table", "environment", "paper")
     for name in specs():
         spec = load_spec(name)
-        table.add_row(name, spec.env, f"{spec.paper}, {spec.table}" if spec.paper else "-")
+        table.add_row(name, ", ".join(spec.envs), f"{spec.paper}, {spec.table}" if spec.paper else "-")
     return table
 
 

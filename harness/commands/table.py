@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,10 +9,14 @@ import typer
 from harness.commands import options as opt
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from harness.commands.find import StoredRun
     from reports.spec import TableSpec
     from reports.tables import RunRows
     from results.records import EpisodeRow
+
+SCALES = ("mini", "paper")
 
 
 def table(
@@ -25,6 +28,17 @@ def table(
         list[str] | None,
         typer.Option("--a", metavar="NAME|FOLDER", help="run of a row; what is stored by default; repeatable"),
     ] = None,
+    scale: Annotated[
+        str | None, typer.Option("--scale", metavar="mini|paper", help="of the runs, where both are stored")
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("-o", metavar="KEY=VALUE", help="option that the rows' runs were made with; repeatable"),
+    ] = None,
+    preset: Annotated[
+        list[str] | None,
+        typer.Option("--preset", metavar="NAME|FILE", help="that the rows' runs were made with; repeatable"),
+    ] = None,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="bootstrap resamples")] = 10_000,
     exclude_incomplete: Annotated[
         bool, typer.Option("--exclude-incomplete", help="drop tasks without a verdict for one method, and list them")
@@ -34,53 +48,85 @@ def table(
     """Print a table of a paper.
 
     What was measured here, what was published, and what may be said of the difference.
+    A row shows the run that was made with its options, and no other.
     """
-    from harness.errors import InputError
-    from reports.render import render
-    from reports.spec import load_spec
-    from reports.tables import build_table
-    from results.papers import published
+    from harness.commands.find import find_run, stored_runs
+    from harness.commands.pick import pick
+    from harness.errors import InputError, unknown
 
     chosen = [name for name, given in (("latex", latex), ("markdown", markdown), ("csv", csv)) if given]
     if len(chosen) > 1:
         raise InputError(f"--{' and --'.join(chosen)} are two formats; give one")
-    try:
-        wanted = load_spec(spec)
-    except ValueError as error:
-        raise InputError(" ".join(str(error).split())) from error
-    runs = [_as_rows(found, wanted) for found in _chosen_runs(wanted, run or [], out)]
-    cells = published(wanted.paper) if wanted.paper else []
-    try:
-        built = build_table(wanted, runs, cells, resamples=resamples, exclude_incomplete=exclude_incomplete)
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    print(render(built, chosen[0] if chosen else "terminal"))  # type: ignore[arg-type]  # one of its formats
+    if scale is not None and scale not in SCALES:
+        raise unknown("--scale", scale, SCALES)
+    wanted = read_spec(spec)
+    env = wanted.env if len(wanted.envs) == 1 else None
+    named = [find_run(name, out, env=env) for name in run or []]
+    stored = [one for one in stored_runs(out) if one.has_rows] if out.is_dir() else []
+    picked = pick(
+        wanted, spec, named=named, stored=stored, scale=scale, overrides=override or (), presets=preset or ()
+    )
+    runs = [
+        as_rows(one, wanted, row, one.rows_at(one.last_iteration)) for (row, _), one in picked.placed.items()
+    ]
+    print_table(
+        wanted, runs, picked.remarks, chosen[0] if chosen else "terminal",
+        resamples=resamples, exclude_incomplete=exclude_incomplete,
+    )  # fmt: skip
 
 
-def _chosen_runs(spec: TableSpec, named: list[str], out: Path) -> list[StoredRun]:
-    """The runs that were named, and of every other row's method the one that is stored.
+def read_spec(name: str) -> TableSpec:
+    """A table's specification.
 
     Raises:
-        InputError: a name that means no run or several, or several stored runs of a row's method.
+        InputError: there is none of that name, or it does not fit.
     """
-    from harness.commands.find import find_run, stored_runs
+    from harness.errors import InputError
+    from reports.spec import load_spec
 
-    runs = {run.method: run for run in (find_run(name, out, env=spec.env) for name in named)}
-    stored = {run.method for run in stored_runs(out) if run.env == spec.env} if out.is_dir() else set()
-    for row in spec.rows:
-        if row.method in stored and row.method not in runs:
-            runs[row.method] = find_run(row.method, out, env=spec.env)
-    return list(runs.values())
+    try:
+        return load_spec(name)
+    except ValueError as error:
+        raise InputError(" ".join(str(error).split())) from error
 
 
-def _as_rows(run: StoredRun, spec: TableSpec) -> RunRows:
-    """A run as a table takes it, with what keeps it from being held against the published numbers."""
+def print_table(
+    spec: TableSpec, runs: list[RunRows], remarks: Sequence[str], form: str,
+    *, resamples: int = 10_000, exclude_incomplete: bool = False,
+) -> None:  # fmt: skip
+    """Print some runs as a table.
+
+    Raises:
+        InputError: they cannot be laid side by side.
+    """
+    from harness.errors import InputError
+    from reports.render import render
+    from reports.tables import build_table
+    from results.papers import published
+
+    cells = published(spec.paper) if spec.paper else []
+    try:
+        built = build_table(
+            spec, runs, cells, resamples=resamples, exclude_incomplete=exclude_incomplete, remarks=remarks
+        )
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    print(render(built, form))  # type: ignore[arg-type]  # one of its formats
+
+
+def as_rows(run: StoredRun, spec: TableSpec, row: str, rows: list[EpisodeRow]) -> RunRows:
+    """A run as a table takes it, with what keeps it from being held against the published numbers.
+
+    Args:
+        run: stored.
+        spec: of the table.
+        row: name of the table's row.
+        rows: of the run's last evaluation.
+    """
     from harness.commands.compare import coupling_of
     from reports.tables import RunRows
 
-    config = run.manifest.config
-    rows = run.rows_at(run.last_iteration)
-    model = str(config["models"]["policy"])
+    model = str(run.manifest.config["models"]["policy"])
     reasons = why_not_comparable(run, rows)
     backbone = next((name for name in spec.backbones if model.rpartition("/")[2] == name), None)
     if backbone is None:
@@ -94,6 +140,7 @@ def _as_rows(run: StoredRun, spec: TableSpec) -> RunRows:
         reason=", ".join(reasons),
         backbone=None if reasons else backbone,
         starting_policy=run.manifest.model_identities["policy"] if model.startswith("mini") else None,
+        row=row,
     )
 
 

@@ -189,6 +189,24 @@ def _rescored(context: ModelUnderTest) -> None:
         require(worst < _TOLERANCE, f"logprobs() differs by {worst:.2g} from what was recorded at sampling")
 
 
+def _critic(context: ModelUnderTest) -> None:
+    model = context.model
+    if not isinstance(model, TrainableModel):
+        raise Skipped("the model is not trainable")
+    try:
+        critic = model.with_value_head()
+    except UnsupportedOption as error:
+        raise Skipped(str(error)) from error
+    answers = context.ask(*context.mixed())
+    rows = [TrainingRow(answer.prompt_ids, answer.token_ids) for answer in answers]
+    for row, values in zip(rows, critic.values(rows), strict=True):
+        require(len(values) == len(row.ids), f"{len(values)} values for {len(row.ids)} response tokens")
+        require(all(math.isfinite(value) for value in values), f"values {list(values)} are not all finite")
+        (alone,) = critic.values([row])
+        worst = max(abs(float(a) - float(b)) for a, b in zip(values, alone, strict=True))
+        require(worst < _TOLERANCE, f"a row's values differ by {worst:.2g} alone and in a batch")
+
+
 def _with_logprobs(context: ModelUnderTest) -> list[Completion]:
     answers = context.ask(*context.mixed())
     if not any(answer.token_ids or answer.logprobs for answer in answers):
@@ -217,4 +235,5 @@ CHECKS = {
     "one log-probability for each id": _shapes,
     "log-probabilities are those of what was sampled": _frequencies,
     "scored again as sampled": _rescored,
+    "a critic gives one value for each id": _critic,
 }

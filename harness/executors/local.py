@@ -24,17 +24,17 @@ from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from harness.errors import RunError
-from harness.events import Event
 
 U = TypeVar("U")
+E = TypeVar("E")
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 5.0
 
-Work = Callable[[U, Callable[[Event], None]], None]
-"""Does one unit and tells what happens; a picklable object, made once per run and kept by each worker."""
+Work = Callable[[U, Callable[[E], None]], None]
+"""Does one unit and tells what happens (events, picklable as it is); made once and kept by each worker."""
 
 
-def execute(units: Sequence[U], work: Work[U], *, workers: int, listen: Callable[[Event], None]) -> None:
+def execute(units: Sequence[U], work: Work[U, E], *, workers: int, listen: Callable[[E], None]) -> None:
     """Do all units, at most `workers` at a time. Meanwhile SIGTERM does what Ctrl-C does, as schedulers send it first.
 
     Raises:
@@ -44,7 +44,7 @@ def execute(units: Sequence[U], work: Work[U], *, workers: int, listen: Callable
     """
     with _interrupts() as interrupts:
 
-        def told(event: Event) -> None:
+        def told(event: E) -> None:
             interrupts.check()
             listen(event)
 
@@ -99,11 +99,11 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-class _Pool(Generic[U]):
+class _Pool(Generic[U, E]):
     """A process pool whose workers report events and die with their parent."""
 
     def __init__(
-        self, work: Work[U], workers: int, listen: Callable[[Event], None], interrupts: _Interrupts
+        self, work: Work[U, E], workers: int, listen: Callable[[E], None], interrupts: _Interrupts
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self.listen, self.interrupts = listen, interrupts
@@ -140,12 +140,12 @@ class _Pool(Generic[U]):
                 self.listen(self.events.get_nowait())
 
 
-_work: Work[Any]
+_work: Work[Any, Any]
 _events: Any
 _at_work = False
 
 
-def _begin(work: Work[Any], events: Any, lifeline: Connection) -> None:
+def _begin(work: Work[Any, Any], events: Any, lifeline: Connection) -> None:
     """Set up a worker process."""
     global _work, _events
     _work, _events = work, events

@@ -1,8 +1,9 @@
 """The decode loop: a chunk of prompts through a causal language model with a key-value cache.
 
-Prompts are padded on the left, so that every row's next token stands in the same column. A prompt that several
-requests share goes through the network once and its cache is copied; a row that has ended leaves the batch and the
-cache, so that no step is computed for it.
+The caches of prompts are padded on the left, so that every row's next token stands in the same column. What prompts
+begin with goes through the network once (a prompt that several requests share, or the head that those of one task
+have in common) and its cache is copied; a row that has ended leaves the batch and the cache, so that no step is
+computed for it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy.typing as npt
 import torch
 from transformers import DynamicCache
 
+from harness.models.prefixes import PrefixTree, shared, shares_prefixes
 from harness.models.sampling import Samplers, draw
 from harness.types import FinishReason
 
@@ -25,7 +27,7 @@ class Counters:
     """Tokens that went through the network and tokens that were asked for, since the model was made.
 
     Attributes:
-        prefill_computed: prompt tokens, padding included, shared prompts once.
+        prefill_computed: prompt tokens, padding included; what prompts of a pass begin with, once.
         prefill_used: prompt tokens of all requests.
         decode_computed: response tokens fed back into the network, for rows that had ended too (there are none).
         decode_used: response tokens that had to be fed back: all but each response's last.
@@ -74,26 +76,14 @@ def decode(network: Any, chunk: Chunk, stops: torch.Tensor, counters: Counters) 
         counters: added to.
     """
     device = stops.device
-    ids, mask, positions = left_padded(chunk.prompts, device)
-    out = network(
-        input_ids=ids,
-        attention_mask=mask,
-        position_ids=positions,
-        past_key_values=DynamicCache(config=network.config),
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    width, rows, longest = ids.shape[1], len(chunk.owners), max(chunk.limits)
-    counters.prefill_computed += ids.numel()
+    width, rows, longest = max(map(len, chunk.prompts)), len(chunk.owners), max(chunk.limits)
     counters.prefill_used += sum(len(chunk.prompts[owner]) for owner in chunk.owners)
+    cache, logits, computed = (branching_prefill if shares_prefixes(network) else padded_prefill)(network, chunk, device)
+    counters.prefill_computed += computed
 
-    owners = torch.tensor(chunk.owners, device=device)
-    cache, logits = out.past_key_values, out.logits[:, -1]
-    if rows != len(chunk.prompts):
-        cache.batch_select_indices(owners)
-        logits = logits[owners]
-    mask = torch.cat([mask[owners], mask.new_ones(rows, longest)], dim=1)
-    position = positions[owners, -1:]
+    starts = torch.tensor([[width - len(chunk.prompts[owner])] for owner in chunk.owners], device=device)
+    mask = (torch.arange(width + longest, device=device) >= starts).long()
+    position = width - starts - 1
     limits = torch.tensor(chunk.limits, device=device)
     samplers = chunk.samplers
     live = torch.arange(rows, device=device)
@@ -123,6 +113,45 @@ def decode(network: Any, chunk: Chunk, stops: torch.Tensor, counters: Counters) 
     counters.decode_used += int(lengths.sum()) - rows
     last = tokens.gather(1, lengths[:, None] - 1)[:, 0]
     return _cut(tokens, logprobs, lengths, torch.isin(last, stops))
+
+
+def padded_prefill(network: Any, chunk: Chunk, device: torch.device) -> tuple[DynamicCache, torch.Tensor, int]:
+    """Prompts as lines of a rectangle.
+
+    Returns:
+        the cache of each of the n responses, its prompt on the right; logits of their first tokens, [n, V]; tokens
+        that went through the network.
+    """
+    ids, mask, positions = left_padded(chunk.prompts, device)
+    cache = DynamicCache(config=network.config)
+    out = network(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=positions,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    logits = out.logits[:, -1]
+    if len(chunk.owners) != len(chunk.prompts):
+        owners = torch.tensor(chunk.owners, device=device)
+        cache.batch_select_indices(owners)
+        logits = logits[owners]
+    return cache, logits, ids.numel()
+
+
+def branching_prefill(network: Any, chunk: Chunk, device: torch.device) -> tuple[DynamicCache, torch.Tensor, int]:
+    """Prompts as paths of a tree: what several begin with is computed once. Returns what `padded_prefill` does."""
+    tree = PrefixTree.of(chunk.prompts, device)
+    cache = DynamicCache(config=network.config)
+    last = torch.tensor([int(path[-1]) for path in tree.paths], device=device)
+    with shared(network):
+        out = network(**tree.arguments, past_key_values=cache, use_cache=True, logits_to_keep=last)
+    places, _, _ = left_padded([tree.paths[owner] for owner in chunk.owners], device)
+    for layer in cache.layers:
+        layer.keys = layer.keys[0, :, places].transpose(0, 1)
+        layer.values = layer.values[0, :, places].transpose(0, 1)
+    return cache, out.logits[0, torch.tensor(chunk.owners, device=device)], len(tree.ids)
 
 
 def _cut(tokens: torch.Tensor, logprobs: torch.Tensor, lengths: torch.Tensor, stopped: torch.Tensor) -> list[Sampled]:

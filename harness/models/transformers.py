@@ -7,23 +7,17 @@ What is sampled is what is trained on: ids go from the decode loop into a `Compl
 from __future__ import annotations
 
 import copy
-import dataclasses
-import hashlib
-import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from safetensors.torch import load_model, save_model
 
 from harness.errors import InputError
 from harness.model import (
     Loss,
     MicroBatch,
-    OptimizerConfig,
     Prompt,
     Request,
     Sampling,
@@ -31,12 +25,13 @@ from harness.model import (
     TrainingRow,
     UnsupportedOption,
     UpdateStats,
-    add_metrics,
 )
 from harness.models.decoding import Chunk, Counters, Sampled, decode
 from harness.models.loading import Tokenizer, device_of, precision_of, pretrained, stop_ids
 from harness.models.sampling import Samplers
-from harness.models.scoring import moved, response_logits, scores
+from harness.models.scoring import by_chunks, response_logits, scores
+from harness.models.trained import TrainedNetwork
+from harness.models.value import TransformersValue
 from harness.training.losses import token_logprobs
 from harness.training.packing import length_chunks
 from harness.types import Completion, Usage
@@ -45,7 +40,7 @@ if TYPE_CHECKING:
     from harness.model import ModelContext
 
 
-class TransformersModel(TrainableModel):
+class TransformersModel(TrainedNetwork, TrainableModel):
     """A causal language model of `transformers`, by Hugging Face id, path, or as an object with its tokenizer.
 
     Args:
@@ -91,11 +86,7 @@ class TransformersModel(TrainableModel):
         self.batch_tokens = batch_tokens
         self.max_padding = max_padding
         self.counters = Counters()
-        self.version = 0
         self._stops = torch.tensor(stop_ids(model, tokenizer), dtype=torch.int64, device=self.device)
-        self._optimizer: torch.optim.AdamW | None = None
-        self._config: OptimizerConfig | None = None
-        self._frozen = False
 
     @property
     def deterministic(self) -> bool:
@@ -215,101 +206,27 @@ class TransformersModel(TrainableModel):
 
     # Training
 
-    def configure(self, optimizer: OptimizerConfig) -> None:
-        """Make a fresh AdamW over all weights that require a gradient.
-
-        Raises:
-            UnsupportedOption: weights in half precision, or a frozen copy.
-        """
-        if self._frozen:
-            raise UnsupportedOption(f"{self.name} is a frozen copy; configure the model it was copied from")
-        if self.network.dtype != torch.float32:
-            raise UnsupportedOption(
-                f"training in {self.network.dtype} loses steps as small as the learning rate {optimizer.lr}; "
-                "use dtype=float32"
-            )
-        self._config = optimizer
-        self._optimizer = torch.optim.AdamW(
-            [parameter for parameter in self.network.parameters() if parameter.requires_grad],
-            lr=optimizer.lr,
-            betas=optimizer.betas,
-            eps=optimizer.eps,
-            weight_decay=optimizer.weight_decay,
-            fused=True,
-        )
-
-    def set_lr(self, lr: float) -> None:
-        """Change the learning rate and keep the optimiser's moments, for schedules."""
-        for group in self._trained().param_groups:
-            group["lr"] = lr
-
     def logprobs(
         self, rows: Sequence[TrainingRow], *, temperature: float, batch_tokens: int = 16384
     ) -> list[np.ndarray]:
         """Log-probability of every response token, float32 arrays of the responses' lengths, in input order."""
-        lengths = [len(row.prompt_ids) + len(row.ids) for row in rows]
-        order = sorted(range(len(rows)), key=lambda i: (lengths[i], len(rows[i].ids), i))
-        values: list[np.ndarray] = [np.empty(0, dtype=np.float32)] * len(rows)
-        chunks = length_chunks([lengths[i] for i in order], max_tokens=batch_tokens, max_padding=self.max_padding)
-        for chunk in chunks:
-            chosen = [order[position] for position in chunk]
-            with torch.inference_mode():
-                logits, ids, where = response_logits(self.network, [rows[i] for i in chosen], self.device)
-                table = token_logprobs(logits, ids, temperature).gather(1, where).cpu().numpy()
-            for i, line in zip(chosen, table, strict=True):
-                values[i] = line[: len(rows[i].ids)].copy()
-        return values
+
+        def score(chosen: Sequence[TrainingRow]) -> torch.Tensor:
+            logits, ids, where = response_logits(self.network, chosen, self.device)
+            return token_logprobs(logits, ids, temperature)[where]
+
+        return by_chunks(score, rows, batch_tokens=batch_tokens, max_padding=self.max_padding)
 
     def update(self, loss: Loss, micro_batches: Sequence[MicroBatch], *, temperature: float) -> UpdateStats:
-        """One optimiser step on the sum of the micro-batches' losses; see the contract.
+        """One optimiser step on the sum of the micro-batches' losses; see the contract and `TrainedNetwork.step`.
 
         Outside a micro-batch's mask, log-probabilities and entropies are 0.
-
-        Raises:
-            FloatingPointError: a loss or the gradient is not finite; the weights are as before.
-            RuntimeError: no optimiser (call `configure`), or a frozen copy.
-            ValueError: no micro-batches.
         """
-        optimizer = self._trained()
-        config = self._config
-        assert config is not None, "configure sets both"
-        if not micro_batches:
-            raise ValueError("an update needs at least one micro-batch")
-        optimizer.zero_grad(set_to_none=True)
-        total = 0.0
-        metrics: dict[str, float] = {}
-        for index, batch in enumerate(micro_batches):
-            batch = moved(batch, self.device)
-            output = loss(*scores(self.network, batch, temperature, self.device), batch)
-            value = float(output.loss.detach())
-            if not math.isfinite(value):
-                raise FloatingPointError(
-                    f"the loss of micro-batch {index} of {len(micro_batches)} is {value} at version {self.version}; "
-                    "no step was taken; look at its advantages and old log-probabilities"
-                )
-            output.loss.backward()  # type: ignore[no-untyped-call]
-            total += value
-            add_metrics(metrics, output.metrics)
-        parameters = optimizer.param_groups[0]["params"]
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm))
-        if not math.isfinite(norm):
-            optimizer.zero_grad(set_to_none=True)
-            raise FloatingPointError(
-                f"the gradient norm is {norm} at version {self.version}, with a loss of {total}; no step was taken; "
-                "lower the learning rate or look for extreme importance ratios"
-            )
-        optimizer.step()
-        self.version += 1
-        return UpdateStats(grad_norm=norm, loss=total, metrics=metrics)
+        return self.step(
+            lambda batch: loss(*scores(self.network, batch, temperature, self.device), batch), micro_batches
+        )
 
-    def _trained(self) -> torch.optim.AdamW:
-        if self._frozen:
-            raise RuntimeError(f"{self.name} is a frozen copy and does not train")
-        if self._optimizer is None:
-            raise RuntimeError(f"{self.name} has no optimiser yet; call configure(OptimizerConfig(...)) first")
-        return self._optimizer
-
-    # Copies and files
+    # Copies
 
     def frozen_copy(self) -> TransformersModel:
         """A copy of the weights that samples and scores but does not train."""
@@ -319,34 +236,9 @@ class TransformersModel(TrainableModel):
         twin._optimizer, twin._config, twin._frozen = None, None, True
         return twin
 
-    def save(self, folder: Path) -> None:
-        """Write `weights.safetensors`, `optimizer.pt` (when there is an optimiser) and `state.json`."""
-        save_model(self.network, str(folder / "weights.safetensors"))
-        config = dataclasses.asdict(self._config) if self._config else None
-        if self._optimizer is not None:
-            torch.save(self._optimizer.state_dict(), folder / "optimizer.pt")
-        (folder / "state.json").write_text(json.dumps({"version": self.version, "optimizer": config}) + "\n")
-
-    def load(self, folder: Path) -> None:
-        """Read what `save` wrote; sampling and training go on bit for bit on the same machine and thread count."""
-        state = json.loads((folder / "state.json").read_text())
-        load_model(self.network, str(folder / "weights.safetensors"), device=str(self.device))
-        self.version = int(state["version"])
-        self._optimizer, self._config = None, None
-        if state["optimizer"] is not None and not self._frozen:
-            saved = state["optimizer"]
-            self.configure(OptimizerConfig(**{**saved, "betas": tuple(saved["betas"])}))
-            moments = torch.load(folder / "optimizer.pt", map_location=self.device, weights_only=True)
-            self._trained().load_state_dict(moments)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 over the names, shapes and bytes of all weights, first 16 hexadecimal digits."""
-        digest = hashlib.sha256()
-        for name, tensor in sorted(self.network.state_dict().items()):
-            digest.update(f"{name}:{tensor.dtype}:{list(tensor.shape)};".encode())
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()[:16]
+    def with_value_head(self) -> TransformersValue:
+        """A critic on a copy of the weights as they are now; memory for a second network and its optimiser."""
+        return TransformersValue(self.network, name=f"{self.name} (critic)", max_padding=self.max_padding)
 
 
 def _order(sampling: Sampling) -> tuple[float, ...]:

@@ -13,7 +13,10 @@ import torch
 
 from harness.training.advantages import group_index
 
-__all__ = ["MODES", "aggregate", "clipped_surrogate", "kl", "row_means", "row_weights", "token_logprobs"]
+__all__ = [
+    "MODES", "aggregate", "clipped_surrogate", "kl", "row_means", "row_weights", "token_logprobs",
+    "truncated_importance_weights",
+]  # fmt: skip
 
 TensorLike = torch.Tensor | npt.ArrayLike
 
@@ -215,6 +218,57 @@ def token_logprobs(logits: TensorLike, ids: TensorLike, temperature: float = 1.0
         )
     logprobs = torch.log_softmax(scores / temperature, dim=-1)
     return logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+
+
+def truncated_importance_weights(
+    logp_trainer: TensorLike,
+    logp_sampler: TensorLike,
+    mask: TensorLike,
+    *,
+    cap: float,
+    level: str = "token",
+    mode: str = "truncate",
+) -> torch.Tensor:
+    """Weights that correct for an engine whose probabilities differ from the trainer's, with a bound on them.
+
+    The ratio is exp(logp_trainer - logp_sampler), where both are of the same weights: kernels and precision differ.
+    Truncated (TIS, trl PR 3867) it is min(ratio, cap); masked (MIS, trl PR 4530) it is 0 beyond the cap, and the token,
+    or the whole row, teaches nothing. In process sampler and trainer are one network and every weight is 1; both
+    arguments must then be of one distribution, temperature and all, since a truncated one (top-p) is off by the kept
+    mass in every token and no cap sees it (trl#6789).
+
+    Args:
+        logp_trainer: log-probabilities of the sampled tokens as the trainer computes them, shape [rows, T].
+        logp_sampler: as the engine recorded them; same shape.
+        mask: 1 (or True) on response tokens; same shape. What stands outside is never read.
+        cap: C, at least 1; 2 is usual.
+        level: what has one ratio: "token", each by itself; "sequence", all tokens of a row the product of theirs;
+            "geometric", all tokens of a row the geometric mean of theirs.
+        mode: "truncate" or "mask".
+
+    Returns:
+        Constants, shape [rows, T], to multiply a loss per token with; 0 outside the mask.
+
+    Raises:
+        ValueError: shapes differ, the mask is not 0/1, the cap is below 1, or level or mode is unknown.
+    """
+    if not cap >= 1:
+        raise ValueError(f"cap is {cap!r}; below 1 it would cut the weights of tokens on which both agree")
+    if mode not in ("truncate", "mask"):
+        raise ValueError(f'unknown mode {mode!r}; choose "truncate" (TIS) or "mask" (MIS)')
+    trainer, chosen = _masked_pair(logp_trainer, mask)
+    trainer = trainer.detach()
+    difference = trainer - _constant_like("logp_sampler", logp_sampler, trainer)
+    difference = torch.where(chosen, difference, torch.zeros_like(difference))
+    if level in ("sequence", "geometric"):
+        total = difference.sum(dim=1, keepdim=True)
+        count = chosen.sum(dim=1, keepdim=True).clamp(min=1) if level == "geometric" else 1
+        difference = (total / count).expand_as(difference)
+    elif level != "token":
+        raise ValueError(f'unknown level {level!r}; choose "token", "sequence" or "geometric"')
+    ratio = difference.exp()
+    bounded = ratio.clamp(max=cap) if mode == "truncate" else ratio.masked_fill(ratio > cap, 0.0)
+    return bounded.masked_fill(~chosen, 0.0)
 
 
 def _trajectory_weights(full: npt.NDArray[np.float64], trajectories: Iterable[Hashable]) -> npt.NDArray[np.float64]:

@@ -1,8 +1,8 @@
 """Policy-gradient methods: rewards of rows, updates in mini-batches of rows, metrics. One subclass per estimator.
 
-A subclass says how to roll out (`explore`) and what a row's advantage is (`advantages`); everything else is here:
-the clipped surrogate (StraTA Eq. 3), the KL term against the frozen starting policy, mini-batches with importance
-ratios against the sampling policy, checkpoints.
+A subclass says how to roll out (`explore`) and what each token (`PolicyGradient.token_advantages`) or each row
+(`RowAdvantages.advantages`) is worth; everything else is here: the clipped surrogate (StraTA Eq. 3), the KL term
+against the frozen starting policy, mini-batches with importance ratios against the sampling policy, checkpoints.
 """
 
 from __future__ import annotations
@@ -11,59 +11,24 @@ import math
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
 from harness.arena import Arena
+from harness.errors import Diverged
 from harness.experience import Experience, Row
 from harness.method import Coupling, Method, MethodConfig
 from harness.model import Kit, OptimizerConfig, Sampling, TrainableModel, TrainingRow, UpdateStats, add_metrics
 from harness.seeding import generator
+from harness.training.config import PolicyGradientConfig
 from harness.training.rewards import format_penalty, length_penalty, step_decay, total_reward
 from harness.types import Key, Mode, Trajectory, Turn
 
-Aggregation = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "constant", "trajectory-mean"]
-
-
-class PolicyGradientConfig(MethodConfig):
-    """Options of every policy-gradient method; defaults are StraTA's Table 7 and design choices where it is silent."""
-
-    iterations: int = Field(150, ge=1, description="training steps")
-    tasks_per_iteration: int = Field(16, ge=1, description="tasks drawn per step")
-    train_temperature: float = Field(1.0, gt=0, description="of sampling in training; ratios are taken under it")
-    lr: float = Field(1e-6, gt=0, description="AdamW learning rate, constant")
-    weight_decay: float = Field(0.01, ge=0, description="AdamW weight decay")
-    max_grad_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
-    mini_batch: int = Field(1024, ge=1, description="rows per optimiser step")
-    micro_batch_tokens: int = Field(16384, ge=1, description="padded tokens of a pass; changes memory, not results")
-    epochs: int = Field(1, ge=1, description="passes over the rows of a step")
-    clip_low: float = Field(0.2, gt=0, lt=1, description="eps_low")
-    clip_high: float = Field(0.28, gt=0, description="eps_high (clip-higher)")
-    dual_clip: float | None = Field(None, gt=1, description="bound on the ratio where the advantage is negative; off")
-    kl_beta: float = Field(0.01, ge=0, description="weight of the KL term; 0 switches the reference policy off")
-    kl_kind: Literal["k1", "k2", "k3"] = Field("k3", description="estimator of the KL term")
-    entropy: float = Field(0.0, ge=0, description="weight of the entropy bonus")
-    aggregation: Aggregation = Field("seq-mean-token-mean", description="how token losses are averaged over rows")
-    constant: float | None = Field(None, gt=0, description="divisor of aggregation=constant, in tokens")
-    ddof: Literal[0, 1] = Field(1, description="degrees of freedom taken off the group's standard deviation")
-    eps: float = Field(1e-6, gt=0, description="added to the group's standard deviation")
-    scale: Literal["std", "none"] = Field("std", description="none gives Dr. GRPO: centred, not scaled")
-    decay: float = Field(0.5, ge=0, le=1, description="reward lost to a success at the last step; 0 = none")
-    auxiliary: Literal["all", "none"] = Field("all", description="length and format penalties (Eq. 11, 12) or neither")
-    length_threshold: float = Field(0.5, ge=0, lt=1, description="lambda of Eq. 11")
-
-    @model_validator(mode="after")
-    def _constant_has_its_divisor(self) -> Self:
-        if (self.aggregation == "constant") != (self.constant is not None):
-            raise ValueError(
-                f"aggregation={self.aggregation} and constant={self.constant}: aggregation=constant divides by "
-                "constant, and nothing else reads it; give both or neither"
-            )
-        return self
+FloatArray = NDArray[np.float64]
 
 
 class PolicyGradient(Method):
@@ -87,6 +52,10 @@ class PolicyGradient(Method):
         if c.kl_beta > 0:
             self.reference = self.policy.frozen_copy()
 
+    @classmethod
+    def trains_policy(cls, config: MethodConfig) -> bool:
+        return True
+
     @property
     def iterations(self) -> int:
         return self.config.iterations
@@ -109,10 +78,17 @@ class PolicyGradient(Method):
         return max(0.0, value) * step_decay(last, trajectory.horizon, self.config.decay) if value > 0 else 0.0
 
     def row_reward(self, outcome: float, turn: Turn, *, parsed: bool, judge: float = 0.0) -> float:
-        """R^(x) of Eq. 13 and 18: outcome, length, format and judgment terms, clipped to [-1, 1]."""
-        if self.config.auxiliary == "none":
+        """R^(x) of Eq. 13 and 18: outcome, length, format and judgment terms, clipped to [-1, 1].
+
+        Or, with auxiliary=invalid, the scaled outcome and the judgment term less the penalty of a malformed reply,
+        unclipped (verl-agent's `apply_invalid_action_penalty`).
+        """
+        c = self.config
+        if c.auxiliary == "none":
             return total_reward(outcome, 0.0, 0.0, judge)
-        length = length_penalty(len(turn.completion.token_ids), turn.token_limit, self.config.length_threshold)
+        if c.auxiliary == "invalid":
+            return c.reward_scale * outcome + judge - (0.0 if parsed else c.invalid_penalty)
+        length = length_penalty(len(turn.completion.token_ids), turn.token_limit, c.length_threshold)
         return total_reward(outcome, length, format_penalty(parsed), judge)
 
     def action_rewards(self, trajectory: Trajectory, turns: Sequence[Turn]) -> list[float]:
@@ -141,39 +117,59 @@ class PolicyGradient(Method):
         }
         return Experience.of(trajectories, group=group, rewards=rewards or self.action_rewards, metrics=metrics)
 
-    @abstractmethod
-    def advantages(self, experience: Experience) -> NDArray[np.float64]:
-        """Advantage of every row, float64 [rows]."""
-
     # -- learning -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def token_advantages(self, experience: Experience) -> list[FloatArray]:
+        """Advantage of every response token: one float64 array per row, of its response's length.
+
+        Called once per training step, before its mini-batches.
+        """
 
     async def learn(self, experiences: Sequence[Experience], arena: Arena, iteration: int) -> Mapping[str, float]:
         """One training step: advantages, then optimiser steps over mini-batches of rows in a seeded order.
 
         The old log-probabilities are those recorded at sampling, so later mini-batches of a step are off-policy and
         carry importance ratios.
+
+        Raises:
+            Diverged: a loss, a gradient or an importance ratio is beyond use; no step was taken with it.
         """
         experience = Experience.join(*experiences)
         metrics = self.summary(experience)
         if not experience.rows:
             return metrics
-        advantages = self.advantages(experience)
+        advantages = self.token_advantages(experience)
         metrics |= spread(experience, advantages)
         rows = [TrainingRow(row.prompt_ids, row.ids) for row in experience.rows]
-        reference = self._reference_logprobs(rows)
+        trained = np.flatnonzero(self._is_trained(experience, advantages))
+        reference = self._reference_logprobs(rows) if len(trained) else None
         totals: dict[str, float] = {}
         norms: list[float] = []
-        for epoch in range(self.config.epochs):
-            order = generator(self.seed, "rows", iteration, epoch).permutation(len(rows))
+        others: list[Mapping[str, float]] = []
+        for epoch in range(self.config.epochs if len(trained) else 0):
+            order = trained[generator(self.seed, "updates", iteration, epoch).permutation(len(trained))]
             # equal parts: a remainder of a few rows would move the weights as far as a full mini-batch does
-            for chosen in np.array_split(order, math.ceil(len(rows) / self.config.mini_batch)):
+            for chosen in np.array_split(order, math.ceil(len(trained) / self.config.mini_batch)):
                 stats = self._update(experience.rows, rows, chosen, advantages, reference)
-                if stats is None:
-                    continue
-                norms.append(stats.grad_norm)
-                add_metrics(totals, stats.metrics)
+                others.append(self.update_others(rows, chosen))
+                if stats is not None:
+                    norms.append(stats.grad_norm)
+                    add_metrics(totals, stats.metrics)
         self.policy.sync(self.policy.version)  # the engine samples the next iteration, with the new weights
-        return metrics | update_metrics(totals, norms)
+        return metrics | update_metrics(totals, norms) | means(others)
+
+    def update_others(self, rows: Sequence[TrainingRow], chosen: NDArray[np.int64]) -> Mapping[str, float]:
+        """Train what else the method has (a critic) on the mini-batch that the policy was just trained on.
+
+        Args:
+            rows: all rows of the training step.
+            chosen: indices of those in the mini-batch.
+
+        Returns:
+            Metrics, whose means over the mini-batches are reported.
+        """
+        return {}
 
     def summary(self, experience: Experience) -> dict[str, float]:
         """What happened in an iteration, as means over episodes, steps or responses."""
@@ -191,12 +187,19 @@ class PolicyGradient(Method):
             "dropped_groups": float(experience.dropped),
         }
 
+    def _is_trained(self, experience: Experience, advantages: Sequence[FloatArray]) -> NDArray[np.bool_]:
+        """Which rows take part in the update: all, or with dynamic sampling those of groups that teach something."""
+        if not self.config.dynamic_sampling:
+            return np.ones(len(experience.rows), dtype=bool)
+        alive = alive_groups(experience, advantages)
+        return np.array([alive[row.group] for row in experience.rows])
+
     def _update(
         self,
         experience: Sequence[Row],
         rows: Sequence[TrainingRow],
         chosen: NDArray[np.int64],
-        advantages: NDArray[np.float64],
+        advantages: Sequence[FloatArray],
         reference: Sequence[NDArray[np.float32]] | None,
     ) -> UpdateStats | None:
         """One optimiser step on one mini-batch; None when no row of it has a gradient."""
@@ -207,20 +210,23 @@ class PolicyGradient(Method):
         # A row without advantage has no gradient when nothing else pulls; leaving it out of the pass changes nothing,
         # since the weights above were fixed with it.
         pulls = c.kl_beta > 0 or c.entropy > 0
-        kept = [k for k, i in enumerate(chosen) if pulls or advantages[i] != 0.0]
+        kept = [k for k, i in enumerate(chosen) if pulls or advantages[i].any()]
         if not kept:
             return None
         taken = [int(chosen[k]) for k in kept]
         arrays: dict[str, list[NDArray[np.float32]]] = {
             "old_logp": [np.asarray(experience[i].logprobs, dtype=np.float32) for i in taken],
-            "advantages": [np.full(len(rows[i].ids), advantages[i], dtype=np.float32) for i in taken],
+            "advantages": [advantages[i].astype(np.float32) for i in taken],
         }
         if reference is not None:
             arrays["ref_logp"] = [reference[i] for i in taken]
         batches = micro_batches(
             [rows[i] for i in taken], weights[kept], arrays, max_tokens=c.micro_batch_tokens
         )
-        return self.policy.update(self._loss(), batches, temperature=c.train_temperature)
+        try:
+            return self.policy.update(self._loss(), batches, temperature=c.train_temperature)
+        except FloatingPointError as error:
+            raise Diverged(str(error), _told([experience[i] for i in taken], weights[kept], arrays)) from error
 
     def _weights(self, experience: Sequence[Row], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         """Weight of each chosen row's token mean in the loss of its mini-batch.
@@ -243,8 +249,8 @@ class PolicyGradient(Method):
 
         c = self.config
         return SurrogateLoss(
-            clip_low=c.clip_low, clip_high=c.clip_high, dual_clip=c.dual_clip, kl_beta=c.kl_beta, kl_kind=c.kl_kind,
-            entropy=c.entropy,
+            clip_low=c.clip_low, clip_high=c.clip_high, dual_clip=c.dual_clip, ratio_limit=c.ratio_limit,
+            kl_beta=c.kl_beta, kl_kind=c.kl_kind, kl_clamp=c.kl_clamp, entropy=c.entropy,
         )
 
     def _reference_logprobs(self, rows: Sequence[TrainingRow]) -> list[NDArray[np.float32]] | None:
@@ -270,18 +276,50 @@ class PolicyGradient(Method):
         super().load(folder)
 
 
+class RowAdvantages(PolicyGradient):
+    """Methods that compare rows or trajectories: all tokens of a row share its advantage."""
+
+    @abstractmethod
+    def advantages(self, experience: Experience) -> FloatArray:
+        """Advantage of every row, float64 [rows]."""
+
+    def token_advantages(self, experience: Experience) -> list[FloatArray]:
+        values = self.advantages(experience)
+        return [np.full(len(row.ids), value) for row, value in zip(experience.rows, values, strict=True)]
+
+
 def malformed(trajectory: Trajectory, turn: Turn) -> bool:
     """Whether a turn's reply could not be parsed into an action."""
     return any(trajectory.steps[index - 1].malformed for index in turn.steps)
 
 
-def spread(experience: Experience, advantages: NDArray[np.float64]) -> dict[str, float]:
-    """Share of groups that teach nothing because all their rows have advantage 0."""
+def alive_groups(experience: Experience, advantages: Sequence[FloatArray]) -> dict[Key, bool]:
+    """Of each group, whether any of its rows has an advantage."""
     alive: dict[Key, bool] = {}
-    for row, advantage in zip(experience.rows, advantages, strict=True):
-        alive[row.group] = alive.get(row.group, False) or advantage != 0.0
+    for row, values in zip(experience.rows, advantages, strict=True):
+        alive[row.group] = alive.get(row.group, False) or bool(values.any())
+    return alive
+
+
+def spread(experience: Experience, advantages: Sequence[FloatArray]) -> dict[str, float]:
+    """Share of groups that teach nothing because all their rows have advantage 0."""
+    alive = alive_groups(experience, advantages)
     flat = sum(not value for value in alive.values()) / len(alive)
-    return {"flat_groups": flat, "advantage_rows": float(np.count_nonzero(advantages))}
+    return {"flat_groups": flat, "advantage_rows": float(sum(bool(values.any()) for values in advantages))}
+
+
+def means(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean of each name over the parts that have it."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: float(np.mean([part[name] for part in parts if name in part])) for name in names}
+
+
+def _told(rows: Sequence[Row], weights: FloatArray, arrays: Mapping[str, Sequence[NDArray[Any]]]) -> list[Any]:
+    """A mini-batch as plain JSON values, a mapping for each row."""
+    return [
+        asdict(row) | {"weight": float(weight)} | {name: values[k].tolist() for name, values in arrays.items()}
+        for k, (row, weight) in enumerate(zip(rows, weights, strict=True))
+    ]
 
 
 def update_metrics(totals: Mapping[str, float], norms: Sequence[float]) -> dict[str, float]:

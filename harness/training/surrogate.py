@@ -16,13 +16,18 @@ class SurrogateLoss:
     """StraTA Eq. 3 and 14, negated: per row the mean over its tokens, rows added with their weights.
 
     The micro-batch brings `old_logp`, `advantages` and, where kl_beta > 0, `ref_logp`, each [R, T].
+
+    Raises:
+        FloatingPointError: a token's importance ratio exceeds `ratio_limit`.
     """
 
     clip_low: float
     clip_high: float
     dual_clip: float | None = None
+    ratio_limit: float | None = None
     kl_beta: float = 0.0
     kl_kind: Literal["k1", "k2", "k3"] = "k3"
+    kl_clamp: float | None = None
     entropy: float = 0.0
 
     def __call__(self, logp: torch.Tensor, entropies: torch.Tensor, batch: MicroBatch) -> LossOutput:
@@ -33,6 +38,8 @@ class SurrogateLoss:
         kl_sum = 0.0
         if self.kl_beta > 0:
             divergence = kl(logp, batch.arrays["ref_logp"], self.kl_kind)
+            if self.kl_clamp is not None:  # beyond the bound the gradient vanishes
+                divergence = divergence.clamp(-self.kl_clamp, self.kl_clamp)
             per_token = per_token + self.kl_beta * divergence
             kl_sum = float((divergence.detach() * mask).sum())
         if self.entropy > 0:
@@ -49,11 +56,17 @@ class SurrogateLoss:
         ratio = difference.exp()
         positive = batch.arrays["advantages"] > 0
         clipped = torch.where(positive, ratio > 1 + self.clip_high, ratio < 1 - self.clip_low)
+        largest = float((ratio * mask).max())
+        if self.ratio_limit is not None and largest > self.ratio_limit:
+            raise FloatingPointError(
+                f"an importance ratio of {largest:.4g} exceeds ratio_limit={self.ratio_limit:g}; no step was taken; "
+                "lower the learning rate, or use fewer mini-batches or epochs per training step"
+            )
         report = {
             "tokens": float(mask.sum()),
             "entropy": float((entropies * mask).sum()),
             "ratio": float((ratio * mask).sum()),
-            "ratio_max": float((ratio * mask).max()),
+            "ratio_max": largest,
             "clip_fraction": float((clipped * mask).sum()),
         }
         return report | ({"kl": kl_sum} if self.kl_beta > 0 else {})

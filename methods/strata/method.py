@@ -29,7 +29,8 @@ from harness.method import MethodConfig
 from harness.model import Kit, UnsupportedOption
 from harness.prompts import parse_action
 from harness.training.advantages import group_normalize
-from harness.training.policy_gradient import PolicyGradient, PolicyGradientConfig, malformed
+from harness.training.config import GroupConfig
+from harness.training.policy_gradient import RowAdvantages, malformed
 from harness.types import Strategy, Task, Trajectory, Turn, View
 from methods.strata.diversity import farthest_point_selection, mean_pairwise_cosine
 from methods.strata.prompting import StrategyPrompts, parse_judgment, parse_strategy
@@ -62,13 +63,13 @@ class Selection:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
-class StraTA(PolicyGradient):
+class StraTA(RowAdvantages):
     """Strategies first, then actions under them; one policy does both and judges itself."""
 
     name = "strata"
     paper = "arXiv 2605.06642"
 
-    class Config(PolicyGradientConfig):
+    class Config(GroupConfig):
         """Options of StraTA (Table 7; what the paper leaves open says so)."""
 
         strategies: int = Field(4, ge=1, description="N, strategies rolled out per task")

@@ -22,6 +22,7 @@ CASES = {
     "an option without a value": ((*WALK, "-o", "temperature"), "key=value"),
     "an option out of range": ((*WALK, "-o", "temperature=-1"), "temperature=-1"),
     "an option that the back end cannot honour": (("run", "--method", "grpo", *TOY, "--workers", "1"), "--model"),
+    "a policy that only answers": (("run", "--method", "grpo", "--env", "toy", "--model", "scripted:left"), "cannot"),
     "no seeds": ((*WALK, "--seeds", "0"), "at least 1"),
     "a seed twice": ((*WALK, "--seeds", "1,1"), "twice"),
     "seeds in words": ((*WALK, "--seeds", "three"), "count"),
@@ -57,13 +58,14 @@ def _toys(toys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("command", "way_out"), CASES.values(), ids=CASES.keys())
-def test_bad_input_is_one_line_with_a_way_out(command, way_out, capsys):
+def test_bad_input_is_one_line_with_a_way_out(command, way_out, tmp_path, capsys):
     assert main(command) == 2
     told = capsys.readouterr()
     assert told.err.startswith("error: ")
     assert told.err.count("\n") == 1
     assert way_out in told.err
     assert "Traceback" not in told.err + told.out
+    assert not list(tmp_path.iterdir()), "nothing is written"
 
 
 @pytest.mark.parametrize(("missing", "content"), [(True, ""), (False, '{"asin": "B1"}'), (False, "[{")])

@@ -11,7 +11,7 @@ import pytest
 from harness.cli import main
 
 HEAVY = ("torch", "transformers", "pandas", "scipy", "matplotlib", "duckdb", "numpy", "rich")
-VERBS = ("run", "plan", "list", "show", "compare", "table", "prepare", "doctor")
+VERBS = ("run", "plan", "list", "show", "compare", "table", "sweep", "prepare", "doctor")
 
 
 @pytest.mark.parametrize("command", [(), *((verb,) for verb in VERBS), ("prepare", "policy")])

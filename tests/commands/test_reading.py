@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from harness.cli import main
-from harness.commands.show import sparkline
 from harness.commands.summary import in_words, mean_and_sd, summarise
+from harness.config import resolve
 from tests.commands.stored import TASKS, store_run
+
+VANILLA = resolve(method="vanilla", env="webshop").options
+"""As the mini scale has them: what a table's row without options asks for."""
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +93,16 @@ def test_a_run_of_another_environment_is_not_taken(tmp_path, capsys):
     assert "--env toy" in told
 
 
+def test_a_run_is_not_compared_with_itself(tmp_path, capsys):
+    """Difference 0, p 1: a table of that looks like a result."""
+    folder = store_run(tmp_path / "runs", "toy-learner", _good, options={"iterations": 3}, iteration=3)
+    for b in ("toy-learner", str(folder), f"{folder.name}@3"):
+        code, _, told = _run(capsys, "compare", "--a", "toy-learner", "--b", b)
+        assert code == 2
+        assert "the same rows" in told
+        assert "NAME@0" in told
+
+
 def test_missing_verdicts_refuse_a_comparison_until_they_are_excluded(tmp_path, capsys):
     out = tmp_path / "runs"
     store_run(out, "toy-learner", _good)
@@ -114,6 +127,21 @@ def test_show_tells_the_whole_story_of_a_run(tmp_path, capsys):
     for word in ("made with: harness run", "created", "packages", "method: toy-walker", "infra_error 1", "3,600 in"):
         assert word in told
     assert "mean ± sd" in told
+
+
+def test_options_are_listed_with_what_the_mini_scale_makes_of_them(capsys):
+    code, told, _ = _run(capsys, "list", "options", "--method", "grpo")
+    assert code == 0
+    lines = {line.split()[0]: line for line in told.splitlines() if line.strip()}
+    assert lines["option"].split()[2:5] == ["default", "--scale", "mini"]
+    assert lines["iterations"].split()[1:4] == ["int", "150", "60"]
+    assert lines["kl_beta"].split()[1:4] == ["float", "0.01", "0.0"]
+    assert lines["clip_low"].split()[1:4] == ["float", "0.2", "eps_low"], "only where it differs"
+    code, told, _ = _run(capsys, "list", "options")
+    assert code == 0
+    (line,) = [line for line in told.splitlines() if line.startswith("view ")]
+    assert line.split()[-3:] != []
+    assert "compact" in line
 
 
 def test_lists(tmp_path, capsys):
@@ -146,7 +174,7 @@ def test_a_plug_in_that_cannot_be_imported_does_not_hide_the_others(monkeypatch,
 
 
 def test_a_table_shows_measured_beside_published_without_a_gap_it_may_not_print(tmp_path, capsys):
-    folder = store_run(tmp_path / "runs", "vanilla", _good, env="webshop")
+    folder = store_run(tmp_path / "runs", "vanilla", _good, env="webshop", options=VANILLA)
     code, told, _ = _run(capsys, "table", "webshop")
     assert code == 0
     assert "75.0" in told
@@ -158,14 +186,17 @@ def test_a_table_shows_measured_beside_published_without_a_gap_it_may_not_print(
         assert word in told
 
 
-def test_a_table_refuses_two_runs_of_a_method_until_one_is_named(tmp_path, capsys):
-    folder = store_run(tmp_path / "runs", "vanilla", _good, env="webshop", options={"history": 1})
-    store_run(tmp_path / "runs", "vanilla", _poor, env="webshop", options={"history": 2})
+def test_a_table_refuses_two_runs_of_a_row_until_one_is_named(tmp_path, capsys):
+    folder = store_run(tmp_path / "runs", "vanilla", _good, env="webshop", options=VANILLA)
+    store_run(tmp_path / "runs", "vanilla", _poor, env="webshop", options=VANILLA, limit=12)
     code, _, told = _run(capsys, "table", "webshop")
     assert code == 2
     assert folder.name in told
-    code, _, _ = _run(capsys, "table", "webshop", "--a", folder.name)
-    assert code == 0
+    assert "limit=12" in told
+    for choice in (("--a", folder.name), ("-o", "limit=12")):
+        code, told, _ = _run(capsys, "table", "webshop", *choice)
+        assert code == 0
+        assert ("75.0" in told) == (choice[0] == "--a")
 
 
 def test_means_are_over_verdicts_and_errors_are_no_zeros(tmp_path):
@@ -182,10 +213,3 @@ def test_spread_is_over_seeds_with_one_degree_of_freedom_taken_off():
     assert mean_and_sd([0.4]) == (0.4, None)
     assert in_words("success", [0.5, 0.5]) == "50.0 ± 0.0"
     assert in_words("steps", [4.0]) == "4.0"
-
-
-def test_a_sparkline_keeps_its_ends_and_its_width():
-    assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"
-    assert sparkline([2.0, 2.0]) == "▁▁"
-    assert sparkline([]) == ""
-    assert len(sparkline(list(range(1000)), width=60)) == 60

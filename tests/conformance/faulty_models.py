@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from harness.model import Model, Request, TrainableModel, TrainingRow
+from harness.model import Model, Request, TrainableModel, TrainingRow, ValueModel
 from harness.types import Completion
 from tests.toys import ToyModel
 
@@ -113,6 +113,32 @@ class Misremembers(Bandit):
     error = 0.1
 
 
+class LateCritic(ValueModel):
+    """Has no value for the state before the first token."""
+
+    digest = "late"
+
+    def values(self, rows: Sequence[TrainingRow], *, batch_tokens: int = 0) -> list[np.ndarray]:
+        return [np.zeros(len(row.ids) - 1, dtype=np.float32) for row in rows]
+
+    def configure(self, optimizer: Any) -> None:
+        raise NotImplementedError
+
+    def update(self, loss: Any, micro_batches: Any) -> Any:
+        raise NotImplementedError
+
+    def save(self, folder: Path) -> None:
+        raise NotImplementedError
+
+    def load(self, folder: Path) -> None:
+        raise NotImplementedError
+
+
+class LateValues(Bandit):
+    def with_value_head(self) -> ValueModel:
+        return LateCritic()
+
+
 FAULTS: list[tuple[str, type[Model]]] = [
     ("same request, same answer", Drifting),
     ("same answer alone and in a batch", BatchBound),
@@ -123,4 +149,5 @@ FAULTS: list[tuple[str, type[Model]]] = [
     ("one log-probability for each id", ShortLogprobs),
     ("log-probabilities are those of what was sampled", HalfLogprobs),
     ("scored again as sampled", Misremembers),
+    ("a critic gives one value for each id", LateValues),
 ]

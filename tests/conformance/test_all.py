@@ -10,6 +10,7 @@ import pytest
 from harness import registry
 from harness.conformance import check_env, check_method, check_model
 from harness.model import Model, ModelContext, Prompt
+from harness.prompts import SCENE_WORDS
 from tests.toys import ToyEnv, ToyModel
 
 TINY = {"iterations": 1, "tasks_per_iteration": 2, "rollouts": 2, "strategies": 2, "oversampling": 2, "max_tokens": 8}
@@ -24,7 +25,7 @@ def _words() -> list[str]:
     ]
     world = ToyEnv(view="compact")
     task = world.tasks("test")[0]
-    return [*templates, world.spec.description, task.instruction, world.reset(task, seed=0).text, "left right stop"]
+    return [*templates, *SCENE_WORDS, world.spec.description, task.instruction, world.reset(task, seed=0).text, "left right stop"]
 
 
 def fresh_mini() -> Model:

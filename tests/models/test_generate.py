@@ -137,6 +137,31 @@ def test_equal_prompts_are_prefilled_once() -> None:
     assert [model.generate([request])[0].token_ids for request in batch] == [c.token_ids for c in together]
 
 
+def test_what_prompts_begin_with_is_prefilled_once() -> None:
+    """The head that the prompts of one task share; the answers are those of each prompt alone."""
+    model = tiny()
+    texts = [Prompt.user(f"a b c d e {ending}") for ending in ("f", "f g", "h i j", "h i k l", "f")]
+    together = model.generate(requests(texts))
+    assert model.counters.prefill_computed == 5 + len("fg") + len("hij") + len("kl")
+    assert model.counters.prefill_used == 6 + 7 + 8 + 9 + 6
+    for text, completion, request in zip(texts, together, requests(texts), strict=True):
+        alone = model.generate([request])[0]
+        assert alone.token_ids == completion.token_ids
+        assert alone.logprobs == pytest.approx(completion.logprobs, abs=1e-5)
+        assert model.encode(text) == completion.prompt_ids
+
+
+def test_a_padded_prefill_gives_the_same_answers() -> None:
+    model, padding = tiny(), tiny()
+    padding.network.set_attn_implementation("eager")
+    batch = requests([*prompts(20), *prompts(4)], temperature=2.0)
+    for one, other in zip(model.generate(batch), padding.generate(batch), strict=True):
+        assert one.token_ids == other.token_ids
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+    assert model.counters.prefill_computed < model.counters.prefill_used
+    assert model.counters.decode_computed == padding.counters.decode_computed
+
+
 def test_nothing_is_computed_for_a_row_that_has_ended() -> None:
     """verl-agent goes on generating for finished episodes (facts 2c); here every forward pass is counted."""
     model = tiny()
@@ -149,15 +174,19 @@ def test_nothing_is_computed_for_a_row_that_has_ended() -> None:
     completions = model.generate(batch)
     lengths = [len(completion.token_ids) for completion in completions]
     assert len(set(lengths)) > 3
-    assert shapes[0] == (30, 10)
+    assert shapes[0] == (1, model.counters.prefill_computed)  # distinct prefixes of 30 prompts, and none twice
     assert shapes[1:] == [(n, 1) for n in (sum(length > step for length in lengths) for step in range(1, 12)) if n]
     assert model.counters.decode_computed == model.counters.decode_used == sum(lengths) - len(lengths)
 
 
 @pytest.mark.parametrize(("share", "low", "high"), [(0.0, 0, FREE_PADDING), (1.0, 3800, 3800)])
 def test_padding_is_bounded(share: float, low: int, high: int) -> None:
-    """A hundred prompts of 2 tokens beside a hundred of 40: in one pass almost half of it is padding."""
+    """A hundred prompts of 2 tokens beside a hundred of 40: in one pass almost half of it is padding.
+
+    So it is for a network whose attention cannot follow a tree.
+    """
     model = tiny()
+    model.network.set_attn_implementation("eager")
     model.max_padding = share
     short = [Prompt.user(f"{first} {second}") for first in LETTERS[:10] for second in LETTERS[:10]]
     model.generate(requests(short + prompts(100, low=40, high=41), max_tokens=1))

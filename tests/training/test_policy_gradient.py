@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from baselines.grpo import GRPO
+from harness.errors import Diverged
 from harness.experience import Experience, Row
 from harness.model import Kit, MicroBatch, UnsupportedOption, UpdateStats
 from harness.models.mini import MiniModel
@@ -385,3 +386,71 @@ def test_a_damaged_file_is_told_as_a_damaged_checkpoint(tmp_path, file):
 def test_a_model_that_cannot_train_is_refused():
     with pytest.raises(UnsupportedOption, match="back end 'toy' cannot; use --model mini"):
         grpo().setup(Kit({"policy": ToyModel()}))
+
+
+# -- options of others, and the end of a run that diverges ------------------------------------------------------
+
+
+def test_the_penalty_of_verl_agent_is_subtracted_from_a_scaled_reward_and_nothing_is_clipped():
+    method = grpo(auxiliary="invalid", reward_scale=10.0, decay=0.0)
+    assert rewards(method, success=True, malformed=[False, True, False], lengths=[40, 2, 2]) == [10.0, 9.9, 10.0]
+    assert rewards(method, success=False, malformed=[True, False]) == [-0.1, 0.0]
+    assert rewards(grpo(auxiliary="invalid", invalid_penalty=3.0), malformed=[True]) == [-3.0]
+
+
+@pytest.mark.parametrize("auxiliary", ["all", "none"])
+def test_a_scale_beyond_the_clip_is_refused(auxiliary):
+    with pytest.raises(ValueError, match=r"reward_scale=10 with auxiliary=.* use auxiliary=invalid"):
+        grpo(auxiliary=auxiliary, reward_scale=10.0)
+
+
+def test_dynamic_sampling_leaves_groups_without_variance_out_of_the_update(monkeypatch):
+    """By default their rows count in the mean and only lack a gradient."""
+    weights = []
+    for dynamic in (False, True):
+        model = tiny()
+        method = grpo(model, dynamic_sampling=dynamic, kl_beta=0.1)
+        lively, flat = sampled(model, [1.0, 0.0]), sampled(model, [1.0] * 3, seed=1)
+        other = ((1, 1),) * 3
+        moved = tuple(dataclasses.replace(row, group=(1, 1), trajectory=(*row.trajectory, "b")) for row in flat.rows)
+        flat = dataclasses.replace(flat, rows=moved, groups=other, trajectories=tuple(r.trajectory for r in moved))
+        seen = spied(method, monkeypatch)
+        metrics = learn(method, Experience.join(lively, flat))
+        weights.append(sorted(float(w) for batch in seen[0][0] for w in batch.weights))
+        assert (metrics["rows"], metrics["flat_groups"]) == (5, 0.5)
+        monkeypatch.undo()
+    assert weights == [pytest.approx([0.2] * 5), pytest.approx([0.5] * 2)]
+
+
+def test_dynamic_sampling_without_a_lively_group_takes_no_step():
+    model = tiny()
+    method = grpo(model, dynamic_sampling=True, kl_beta=0.1, entropy=0.1)
+    before = model.digest
+    assert learn(method, sampled(model, [0.5] * 4))["updates"] == 0
+    assert model.digest == before
+
+
+def test_numbers_beyond_use_stop_the_step_with_its_rows():
+    model = tiny()
+    method, experience = grpo(model), sampled(model, [1.0, 0.0])
+    with torch.no_grad():
+        next(model.network.parameters())[:] = float("nan")
+    with pytest.raises(Diverged, match=r"loss of micro-batch 0 .* is nan .* no step was taken") as stopped:
+        learn(method, experience)
+    assert model.version == 0
+    assert [row["ids"] for row in stopped.value.batch] != []
+    assert {row["ids"] for row in stopped.value.batch} == {row.ids for row in experience.rows}
+    for row in stopped.value.batch:
+        assert {"prompt_ids", "reward", "group", "trajectory", "weight", "old_logp", "advantages"} <= set(row)
+        assert len(row["old_logp"]) == len(row["advantages"]) == len(row["ids"])
+
+
+def test_an_exploding_ratio_stops_the_step_before_it_is_taken():
+    model = tiny()
+    method, experience = grpo(model, ratio_limit=5.0), sampled(model, [1.0, 0.0])
+    off = tuple(dataclasses.replace(row, logprobs=tuple(p - 3.0 for p in row.logprobs)) for row in experience.rows)
+    before = model.digest
+    with pytest.raises(Diverged, match=r"importance ratio of 20\.\d+ exceeds ratio_limit=5; no step was taken"):
+        learn(method, dataclasses.replace(experience, rows=off))
+    assert model.digest == before
+    assert learn(grpo(tiny(), ratio_limit=None), dataclasses.replace(experience, rows=off))["ratio_max"] > 20

@@ -93,3 +93,25 @@ def test_reported_sums_leave_padding_out():
     assert metrics["clip_fraction"] == 2, "the first token of each row is beyond its clip"
     assert metrics["kl"] > 0
     assert "kl" not in SurrogateLoss(0.2, 0.28)(torch.tensor(NEW), torch.tensor(ENTROPY), batch()).metrics
+
+
+def test_a_clamp_bounds_the_kl_term_and_stops_its_gradient_there():
+    """verl clamps k3 to [-10, 10]; here to a bound that two of the five tokens exceed."""
+    plain, clamped = (SurrogateLoss(0.2, 0.28, kl_beta=0.1, kl_kind="k2", kl_clamp=c) for c in (None, 0.04))
+    values = [float(loss(torch.tensor(NEW), torch.tensor(ENTROPY), batch()).metrics["kl"]) for loss in (plain, clamped)]
+    squares = ((np.array(NEW) - REF) ** 2 / 2)[np.array(MASK) == 1]
+    assert values == pytest.approx([squares.sum(), np.minimum(squares, 0.04).sum()])
+    assert (squares > 0.04).sum() == 3
+    new = torch.tensor(NEW, requires_grad=True)
+    still = SurrogateLoss(0.9, 9.0, kl_beta=0.1, kl_kind="k2", kl_clamp=0.04)
+    zero = batch()
+    zero.arrays["advantages"].zero_()
+    still(new, torch.tensor(ENTROPY), zero).loss.backward()
+    assert ((new.grad != 0).numpy() == ((np.array(NEW) - REF) ** 2 / 2 <= 0.04) & (np.array(MASK) == 1)).all()
+
+
+def test_a_ratio_beyond_the_limit_is_an_error():
+    largest = float(np.exp(np.array(NEW) - OLD).max())
+    SurrogateLoss(0.2, 0.28, ratio_limit=largest + 0.01)(torch.tensor(NEW), torch.tensor(ENTROPY), batch())
+    with pytest.raises(FloatingPointError, match=r"ratio of 1\.649 exceeds ratio_limit=1\.6"):
+        SurrogateLoss(0.2, 0.28, ratio_limit=1.6)(torch.tensor(NEW), torch.tensor(ENTROPY), batch())

@@ -29,6 +29,16 @@ def close(actual: Any, expected: Any, atol: float = 2e-8) -> None:
     np.testing.assert_allclose(values, expected, rtol=1e-7, atol=atol)
 
 
+def test_every_entry_names_its_source_and_is_used() -> None:
+    """Also where methods are tested; `pytest -k "vectors or bugs"` runs them all."""
+    tests = [path.read_text(encoding="utf-8") for path in Path(__file__).parents[1].rglob("test_*.py")]
+    readers = "".join(text for text in tests if '"rl.json"' in text)
+    for name, entry in VECTORS.items():
+        if name != "source":
+            assert f'"{name}"' in readers, f"no test reads {name}"
+            assert entry.get("source") or entry.get("note"), f"{name} says nowhere where it comes from"
+
+
 # Group-relative advantages
 
 
