@@ -13,6 +13,7 @@ exactly when no callback is ready. The selector below takes that moment to let t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import selectors
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Executor
@@ -86,8 +87,13 @@ class Lane:
             orphans = asyncio.all_tasks(loop)
             for task in orphans:
                 task.cancel()
-            if orphans:
-                loop.run_until_complete(asyncio.gather(*orphans, return_exceptions=True))
+            while left := asyncio.all_tasks(loop):
+                # a task that waited for one that Ctrl-C hit raises it once more, through the loop; it is on its way
+                with contextlib.suppress(KeyboardInterrupt):
+                    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            for task in orphans:
+                if not task.cancelled():
+                    task.exception()  # taken notice of: asyncio would complain on stderr
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
             self._loop = self._remote = None

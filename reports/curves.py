@@ -20,7 +20,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "flat_groups", "advantage_rows", "rows", "dropped_groups",
     ),
     "update: ratio is new over sampling probability, kl is to the starting policy": (
-        "entropy", "kl", "clip_fraction", "ratio", "ratio_max", "grad_norm", "updates",
+        "entropy", "kl", "approx_kl", "clip_fraction", "ratio", "ratio_max", "grad_norm", "updates",
     ),
     "critic: values are those before the update": (
         "value_loss", "value_mean", "explained_variance", "value_clip_fraction", "critic_grad_norm",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -216,6 +217,34 @@ def test_ctrl_c_inside_an_episode_closes_the_others():
         run(lane, waits(0), interrupted(), waits(1))
     assert sorted(closed) == [0, 1]
     assert time.monotonic() - started < 5
+
+
+def test_ctrl_c_inside_a_group_is_raised_once_and_nothing_is_complained_of(caplog):
+    """A task group that Ctrl-C came through raises it again when it is cancelled, through the loop that cleans up."""
+    lane, closed = Lane(), []
+
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            closed.append(True)
+
+    async def interrupted() -> None:
+        await asyncio.sleep(0)
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(waits())
+            group.create_task(interrupted())
+            group.create_task(waits())
+
+    with pytest.raises(KeyboardInterrupt):
+        lane.run(main())
+    gc.collect()
+    assert closed == [True, True]
+    assert caplog.messages == []
 
 
 def test_what_is_left_running_is_cancelled_when_the_main_coroutine_ends():

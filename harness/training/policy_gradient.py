@@ -323,8 +323,12 @@ def _told(rows: Sequence[Row], weights: FloatArray, arrays: Mapping[str, Sequenc
 
 
 def update_metrics(totals: Mapping[str, float], norms: Sequence[float]) -> dict[str, float]:
-    """Means over the tokens of an iteration's updates."""
+    """Means over the tokens of an iteration's updates.
+
+    `kl` is the distance to the reference policy, where there is one; `approx_kl` that to the policy that sampled (k3).
+    """
     tokens = max(1.0, totals.get("tokens", 0.0))
-    means = {name: totals[name] / tokens for name in ("entropy", "kl", "clip_fraction", "ratio") if name in totals}
+    summed = ("entropy", "kl", "approx_kl", "clip_fraction", "ratio")
+    means = {name: totals[name] / tokens for name in summed if name in totals}
     extra = {"ratio_max": totals["ratio_max"]} if "ratio_max" in totals else {}
     return means | extra | {"grad_norm": float(np.mean(norms)) if norms else 0.0, "updates": float(len(norms))}

@@ -67,6 +67,7 @@ class SurrogateLoss:
             "entropy": float((entropies * mask).sum()),
             "ratio": float((ratio * mask).sum()),
             "ratio_max": largest,
+            "approx_kl": float(((ratio - 1 - difference) * mask).sum()),
             "clip_fraction": float((clipped * mask).sum()),
         }
         return report | ({"kl": kl_sum} if self.kl_beta > 0 else {})

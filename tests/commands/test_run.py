@@ -61,7 +61,7 @@ def test_a_method_that_learns_shows_its_curve(tmp_path, capsys):
     assert "iteration 2/2" in capsys.readouterr().out
     assert main(["show", "toy-learner"]) == 0
     told = capsys.readouterr().out
-    assert "learning curve of seed 0, 2 iterations" in told
+    assert "curves of seed 0, 2 iterations" in told
     assert "evaluation after iteration 2" in told
     assert "iterations: 2" in told
 

@@ -90,6 +90,7 @@ def test_reported_sums_leave_padding_out():
     assert metrics["entropy"] == pytest.approx(2.4)
     assert metrics["ratio"] == pytest.approx(ratios[inside].sum())
     assert metrics["ratio_max"] == pytest.approx(ratios[inside].max())
+    assert metrics["approx_kl"] == pytest.approx((ratios - 1 - np.log(ratios))[inside].sum())
     assert metrics["clip_fraction"] == 2, "the first token of each row is beyond its clip"
     assert metrics["kl"] > 0
     assert "kl" not in SurrogateLoss(0.2, 0.28)(torch.tensor(NEW), torch.tensor(ENTROPY), batch()).metrics
