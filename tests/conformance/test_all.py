@@ -25,7 +25,8 @@ def _words() -> list[str]:
     ]
     world = ToyEnv(view="compact")
     task = world.tasks("test")[0]
-    return [*templates, *SCENE_WORDS, world.spec.description, task.instruction, world.reset(task, seed=0).text, "left right stop"]
+    seen = [world.spec.description, task.instruction, world.reset(task, seed=0).text]
+    return [*templates, *SCENE_WORDS, *seen, "left right stop"]
 
 
 def fresh_mini() -> Model:
