@@ -319,7 +319,7 @@ def table(measured: Sequence[Measured]) -> str:
         row(f"{name}: attention pairs computed", lambda m, t=tokens: t(m).pairs)
         row(f"{name}: updates, cpu s", lambda m, s=side: median(m, s), ".2f")
         row(f"{name}: used tokens/s of cpu time", lambda m, s=side: m.ours.used / median(m, s), ",.0f")
-    row("peer's time / harness's", ratio)
+    row("peer's time / harness's", ratio, "")
     row("largest difference of a weight", lambda m: m.difference, ".1e")
     row("peak RSS after exploring, MiB", lambda m: m.rss[0], ",.0f")
     row("peak RSS after learning, MiB", lambda m: m.rss[1], ",.0f")

@@ -20,7 +20,9 @@ MIDDLE = "Qwen2.5-3B-Instruct"
 
 def variant(name, method="strata"):
     """A run of StraTA that stands in row `name`, with the successes of some method."""
-    return replace(run(method, fields={"method": "strata"}), label=name, method="strata", row=name)
+    made = run(method)
+    rows = [row.model_copy(update={"method": "strata"}) for row in made.rows]
+    return replace(made, label=name, method="strata", row=name, rows=rows)
 
 
 def test_rows_of_one_method_have_their_own_runs():
