@@ -112,6 +112,16 @@ def models_by_role(specs: Sequence[str]) -> Mapping[str, str]:
     return by_role
 
 
+ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd")
+"""What the drivers of NVIDIA and AMD cards make; looked for because importing torch takes seconds."""
+
+
+def default_workers(*devices: str) -> int:
+    """One worker where a model may lie on a card, which would have to hold a copy for each; else one a core."""
+    on_card = any(device != "cpu" for device in devices) and any(os.path.exists(path) for path in ACCELERATORS)
+    return 1 if on_card else cores()
+
+
 def cores() -> int:
     """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

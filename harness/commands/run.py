@@ -23,7 +23,7 @@ def run(
     perturb: opt.Perturb = None,
     executor: Annotated[str, typer.Option("--executor", metavar="local", help="where the workers run")] = "local",
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="processes; the number of cores by default")
+        int | None, typer.Option("--workers", min=1, help="processes; one a core by default, one where there is a GPU")
     ] = None,
     env_data: opt.EnvData = None,
     view: opt.ViewName = None,
@@ -64,7 +64,7 @@ def run(
         print_config(resolved)
         print_plan(plan, out)
         return
-    without_verdict = _execute(plan, out, workers or opt.cores(), allow_drift, metrics)
+    without_verdict = _execute(plan, out, workers or opt.default_workers(resolved.device), allow_drift, metrics)
     if without_verdict:
         raise typer.Exit(1)
 

@@ -43,7 +43,7 @@ def sweep(
     ] = None,
     model: opt.Models = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="processes; the number of cores by default")
+        int | None, typer.Option("--workers", min=1, help="processes; one a core by default, one where there is a GPU")
     ] = None,
     allow_drift: Annotated[
         bool, typer.Option("--allow-drift", help="resume although code or packages differ; the rows are marked")
@@ -75,7 +75,8 @@ def sweep(
     if dry_run:
         _print_plan(selected, out)
         return
-    results = _execute(selected, out, workers or opt.cores(), allow_drift)
+    devices = [cell.job.plan.config.device for cell in selected]
+    results = _execute(selected, out, workers or opt.default_workers(*devices), allow_drift)
     flags = _flags(scale, model or [], preset or [], override or [])
     _print_table(wanted, spec, cells, numbers, out, flags)
     if _print_failures(selected, results):

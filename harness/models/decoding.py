@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from transformers import DynamicCache
 
-from harness.models.prefixes import PrefixTree, shared, shares_prefixes
+from harness.models.prefixes import PrefixTree, shared, tree_for
 from harness.models.sampling import Samplers, draw
 from harness.types import FinishReason
 
@@ -78,7 +78,11 @@ def decode(network: Any, chunk: Chunk, stops: torch.Tensor, counters: Counters) 
     device = stops.device
     width, rows, longest = max(map(len, chunk.prompts)), len(chunk.owners), max(chunk.limits)
     counters.prefill_used += sum(len(chunk.prompts[owner]) for owner in chunk.owners)
-    cache, logits, computed = (branching_prefill if shares_prefixes(network) else padded_prefill)(network, chunk, device)
+    tree = tree_for(network, chunk.prompts, device)
+    if tree is None:
+        cache, logits, computed = padded_prefill(network, chunk, device)
+    else:
+        cache, logits, computed = branching_prefill(network, chunk, tree, device)
     counters.prefill_computed += computed
 
     starts = torch.tensor([[width - len(chunk.prompts[owner])] for owner in chunk.owners], device=device)
@@ -140,10 +144,11 @@ def padded_prefill(network: Any, chunk: Chunk, device: torch.device) -> tuple[Dy
     return cache, logits, ids.numel()
 
 
-def branching_prefill(network: Any, chunk: Chunk, device: torch.device) -> tuple[DynamicCache, torch.Tensor, int]:
+def branching_prefill(
+    network: Any, chunk: Chunk, tree: PrefixTree, device: torch.device
+) -> tuple[DynamicCache, torch.Tensor, int]:
     """Prompts as paths of a tree: what several begin with is computed once. Returns what `padded_prefill` does."""
-    tree = PrefixTree.of(chunk.prompts, device)
-    cache = DynamicCache(config=network.config)
+    cache: Any = DynamicCache(config=network.config)
     last = torch.tensor([int(path[-1]) for path in tree.paths], device=device)
     with shared(network):
         out = network(**tree.arguments, past_key_values=cache, use_cache=True, logits_to_keep=last)
@@ -163,7 +168,7 @@ def _cut(tokens: torch.Tensor, logprobs: torch.Tensor, lengths: torch.Tensor, st
 
 
 def left_padded(
-    sequences: Sequence[Sequence[int]], device: torch.device
+    sequences: Sequence[Sequence[int] | npt.NDArray[np.int64]], device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Ids, mask and positions of sequences that end in the same column, each int64 of shape [n, longest].
 

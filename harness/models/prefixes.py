@@ -24,6 +24,10 @@ from harness.training.packing import length_chunks
 ATTENTION = "prefix_tree"
 """Name under which `transformers` finds `attend`."""
 
+MOST_MASK = 1 << 26
+"""Entries of the masks of one pass, a byte each and four where the kernel wants numbers. Beyond, sequences are so long
+that attention without a mask is the better choice."""
+
 PLAIN_ATTENTION = frozenset({"llama", "qwen2", "qwen3"})
 """Architectures whose attention is softmax(QK / scale) V and no more, and whose positions are rotary."""
 
@@ -64,15 +68,24 @@ class PrefixTree:
     where: torch.Tensor
 
     @classmethod
-    def of(cls, sequences: Sequence[Sequence[int]], device: torch.device) -> PrefixTree:
-        """The tree of some sequences, each of at least one token."""
+    def of(cls, sequences: Sequence[Sequence[int]], device: torch.device) -> PrefixTree | None:
+        """The tree of some sequences, each of at least one token; None where its masks would exceed `MOST_MASK`."""
         paths, own, tokens, positions = _numbered([np.asarray(sequence, dtype=np.int64) for sequence in sequences])
         blocks, where = _blocks(paths, own, len(tokens))
+        if sum(queries.size * keys.shape[1] for queries, keys, _ in blocks) > MOST_MASK:
+            return None
         return cls(
             ids=torch.from_numpy(tokens).to(device),
             positions=torch.from_numpy(positions).to(device),
             paths=paths,
-            blocks=[Block(*(torch.from_numpy(part).to(device) for part in block)) for block in blocks],
+            blocks=[
+                Block(
+                    torch.from_numpy(queries).to(device),
+                    torch.from_numpy(keys).to(device),
+                    _mask(queries.shape[1], keys.shape[1], torch.from_numpy(starts).to(device)),
+                )
+                for queries, keys, starts in blocks
+            ],
             where=torch.from_numpy(where).to(device),
         )
 
@@ -89,14 +102,26 @@ class PrefixTree:
 
 
 def shares_prefixes(network: Any) -> bool:
-    """Whether a network computes the same along the paths of a tree as on sequences one by one."""
+    """Whether a network computes the same along the paths of a tree as on sequences one by one.
+
+    Not where positions depend on the longest sequence of a pass, and not where the backward pass computes layers once
+    more (gradient checkpointing), which it would do with the plain attention.
+    """
     config = network.config
     layers = getattr(config, "layer_types", None) or ()
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     return (
         config.model_type in PLAIN_ATTENTION
         and config._attn_implementation == "sdpa"
         and all(layer == "full_attention" for layer in layers)
+        and rope.get("rope_type", "default") not in ("dynamic", "longrope")
+        and not getattr(network, "is_gradient_checkpointing", False)
     )
+
+
+def tree_for(network: Any, sequences: Sequence[Sequence[int]], device: torch.device) -> PrefixTree | None:
+    """The tree to compute some sequences along; None where the network or their length asks for lines of their own."""
+    return PrefixTree.of(sequences, device) if shares_prefixes(network) else None
 
 
 @contextmanager
@@ -184,8 +209,8 @@ def _common(first: Places, second: Places) -> int:
 
 def _blocks(
     paths: Sequence[Places], own: Sequence[int], count: int
-) -> tuple[list[tuple[Places, Places, npt.NDArray[np.bool_]]], Places]:
-    """Queries, keys and mask of each block, and where each place's query stands among all of them."""
+) -> tuple[list[tuple[Places, Places, Places]], Places]:
+    """Queries and keys of each block and the columns in which its keys begin; each place's query among all of them."""
     order = sorted((i for i in range(len(paths)) if own[i]), key=lambda i: (own[i], len(paths[i]), i))
     blocks = []
     where = np.empty(count, dtype=np.int64)
@@ -199,10 +224,15 @@ def _blocks(
             queries[line, q - own[i] :] = paths[i][len(paths[i]) - own[i] :]
             keys[line, k - len(paths[i]) :] = paths[i]
             where[queries[line, q - own[i] :]] = start + line * q + np.arange(q - own[i], q)
-        starts = np.array([[[[k - len(paths[i])]]] for i in chosen])
-        columns = np.arange(k)
-        # a query before the path's own tokens is padding: it sees its own column's path, so that no line is empty
-        last = np.maximum(np.arange(q)[:, None] + k - q, starts)
-        blocks.append((queries, keys, (columns >= starts) & (columns <= last)))
+        blocks.append((queries, keys, np.array([k - len(paths[i]) for i in chosen], dtype=np.int64)))
         start += queries.size
     return blocks, where
+
+
+def _mask(queries: int, keys: int, starts: torch.Tensor) -> torch.Tensor:
+    """Which keys a query sees, bool [r, 1, queries, keys]: those from its path's start to its own column."""
+    first = starts[:, None, None, None]
+    columns = torch.arange(keys, device=starts.device)
+    own = torch.arange(queries, device=starts.device)[:, None] + keys - queries
+    # a query before the path's own tokens is padding: it sees its own column's path, so that no line is empty
+    return (columns >= first) & (columns <= torch.maximum(own, first))

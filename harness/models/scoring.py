@@ -12,7 +12,7 @@ import torch
 
 from harness.model import MicroBatch, TrainingRow
 from harness.models.decoding import left_padded
-from harness.models.prefixes import PrefixTree, shared, shares_prefixes
+from harness.models.prefixes import PrefixTree, shared, tree_for
 from harness.training.losses import token_logprobs
 from harness.training.packing import length_chunks
 
@@ -51,7 +51,8 @@ class Reading:
                 raise ValueError(
                     f"a row needs a prompt and a response, got {len(row.prompt_ids)} and {len(row.ids)} ids"
                 )
-        return _branching(rows, device) if shares_prefixes(network) else _padded(rows, device)
+        tree = tree_for(network, [row.prompt_ids + row.ids[:-1] for row in rows], device)
+        return _padded(rows, device) if tree is None else _branching(tree, rows, device)
 
     def run(self, network: Any, **more: Any) -> Any:
         """Call the network, or a part of it that shares its configuration."""
@@ -59,9 +60,8 @@ class Reading:
             return network(**self.arguments, use_cache=False, **more)
 
 
-def _branching(rows: Sequence[TrainingRow], device: torch.device) -> Reading:
+def _branching(tree: PrefixTree, rows: Sequence[TrainingRow], device: torch.device) -> Reading:
     """One line of distinct tokens."""
-    tree = PrefixTree.of([row.prompt_ids + row.ids[:-1] for row in rows], device)
     columns = [path[len(row.prompt_ids) - 1 :] for path, row in zip(tree.paths, rows, strict=True)]
     lengths = np.array([len(row.ids) for row in rows], dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
@@ -145,13 +145,17 @@ def by_chunks(
 
 
 def scores(
-    network: Any, batch: MicroBatch, temperature: float, device: torch.device
+    network: Any, batch: MicroBatch, temperature: float, device: torch.device, *, entropy_gradient: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities and entropies, each [R, T] and float32, of a micro-batch's responses; 0 outside its mask."""
+    """Log-probabilities and entropies, each [R, T] and float32, of a micro-batch's responses; 0 outside its mask.
+
+    Without `entropy_gradient` the entropies are constants, which saves the memory of several tables of logits.
+    """
     logits, ids, where = response_logits(network, batch.rows, device)
     outside = batch.mask == 0
     logp = token_logprobs(logits, ids, temperature)[where].masked_fill(outside, 0.0)
-    entropies = entropy(logits, temperature)[where].masked_fill(outside, 0.0)
+    with nullcontext() if entropy_gradient else torch.no_grad():
+        entropies = entropy(logits, temperature)[where].masked_fill(outside, 0.0)
     return logp, entropies
 
 

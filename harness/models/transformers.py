@@ -17,6 +17,7 @@ import torch
 from harness.errors import InputError
 from harness.model import (
     Loss,
+    LossOutput,
     MicroBatch,
     Prompt,
     Request,
@@ -220,11 +221,15 @@ class TransformersModel(TrainedNetwork, TrainableModel):
     def update(self, loss: Loss, micro_batches: Sequence[MicroBatch], *, temperature: float) -> UpdateStats:
         """One optimiser step on the sum of the micro-batches' losses; see the contract and `TrainedNetwork.step`.
 
-        Outside a micro-batch's mask, log-probabilities and entropies are 0.
+        Outside a micro-batch's mask, log-probabilities and entropies are 0. A loss whose attribute `entropy_gradient`
+        is False is given entropies as constants.
         """
-        return self.step(
-            lambda batch: loss(*scores(self.network, batch, temperature, self.device), batch), micro_batches
-        )
+        wanted = getattr(loss, "entropy_gradient", True)
+
+        def of(batch: MicroBatch) -> LossOutput:
+            return loss(*scores(self.network, batch, temperature, self.device, entropy_gradient=wanted), batch)
+
+        return self.step(of, micro_batches)
 
     # Copies
 

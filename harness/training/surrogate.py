@@ -30,6 +30,11 @@ class SurrogateLoss:
     kl_clamp: float | None = None
     entropy: float = 0.0
 
+    @property
+    def entropy_gradient(self) -> bool:
+        """Whether the entropies that it is given need a gradient; without, the pass takes less memory."""
+        return self.entropy > 0
+
     def __call__(self, logp: torch.Tensor, entropies: torch.Tensor, batch: MicroBatch) -> LossOutput:
         old, advantages, mask = batch.arrays["old_logp"], batch.arrays["advantages"], batch.mask
         per_token = clipped_surrogate(

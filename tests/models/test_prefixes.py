@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from harness.model import LossOutput, MicroBatch, OptimizerConfig, TrainingRow
 from harness.models.mini import MiniModel
 from harness.models.prefixes import ATTENTION, PrefixTree, shared, shares_prefixes
-from harness.models.scoring import Reading, response_logits
+from harness.models.scoring import Reading, response_logits, scores
 from harness.training.losses import token_logprobs
 from harness.training.packing import micro_batches
-from tests.models.tiny import advantages, reinforce, sampled_rows, tiny
+from harness.training.surrogate import SurrogateLoss
+from tests.models.tiny import advantages, prompts, reinforce, requests, sampled_rows, tiny
 
 CPU = torch.device("cpu")
 SEQUENCES = st.lists(st.lists(st.integers(3, 5), min_size=1, max_size=9), min_size=1, max_size=12)
@@ -39,7 +40,7 @@ def siblings(model: MiniModel) -> list[TrainingRow]:
         *rows,
         TrainingRow(base.prompt_ids, (4, 5, 1)),
         TrainingRow(base.prompt_ids + base.ids, (6, 7)),
-        TrainingRow(base.prompt_ids[:2] + (9, 9), (8, 1)),
+        TrainingRow((*base.prompt_ids[:2], 9, 9), (8, 1)),
         base,
         TrainingRow((base.prompt_ids[0],), (3,)),
     ]
@@ -147,6 +148,7 @@ def test_only_plain_attention_follows_a_tree() -> None:
         ("model_type", "gemma2"),
         ("layer_types", ["full_attention", "sliding_attention"]),
         ("_attn_implementation", "eager"),
+        ("rope_parameters", {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
     ):
         kept = getattr(network.config, name)
         setattr(network.config, name, value)
@@ -154,9 +156,44 @@ def test_only_plain_attention_follows_a_tree() -> None:
         setattr(network.config, name, kept)
 
 
+def test_layers_that_are_computed_again_for_the_gradient_do_not_follow_a_tree() -> None:
+    """Gradient checkpointing runs them after the pass, when the attention is the plain one again."""
+    network = tiny().network
+    network.gradient_checkpointing_enable()
+    assert not shares_prefixes(network)
+    network.gradient_checkpointing_disable()
+    assert shares_prefixes(network)
+
+
+def test_where_masks_would_be_too_large_lines_stand_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny()
+    rows = sampled_rows(model, 4)
+    answers = model.generate(requests(prompts(4)))
+    scored = model.logprobs(rows, temperature=1.0)
+    monkeypatch.setattr("harness.models.prefixes.MOST_MASK", 10)
+    assert not Reading.of(model.network, rows, CPU).shared
+    assert [answer.token_ids for answer in model.generate(requests(prompts(4)))] == [a.token_ids for a in answers]
+    for one, other in zip(model.logprobs(rows, temperature=1.0), scored, strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+
+
+def test_entropies_are_constants_where_the_loss_asks_for_no_gradient() -> None:
+    model = tiny()
+    rows = sampled_rows(model, 3)
+    batch = micro_batches(rows, [1 / 3] * 3, {"advantages": advantages(rows)}, max_tokens=10_000)[0]
+    (_, free), (logp, fixed) = (
+        scores(model.network, batch, 1.0, CPU, entropy_gradient=wanted) for wanted in (True, False)
+    )
+    assert (free.requires_grad, fixed.requires_grad, logp.requires_grad) == (True, False, True)
+    assert torch.equal(free, fixed)
+    assert [SurrogateLoss(0.2, 0.28, entropy=weight).entropy_gradient for weight in (0.0, 0.01)] == [False, True]
+
+
 def test_the_network_is_left_as_it_was() -> None:
     network = tiny().network
-    with pytest.raises(RuntimeError, match="inside"), shared(network):
+    with shared(network):
         assert network.config._attn_implementation == ATTENTION
-        raise RuntimeError("inside")
+    assert network.config._attn_implementation == "sdpa"
+    with pytest.raises(ValueError, match="input_ids"), shared(network):
+        network()
     assert network.config._attn_implementation == "sdpa"
