@@ -21,7 +21,7 @@ from harness.prompts import parse_action
 from harness.training.advantages import group_normalize
 from harness.training.config import Aggregation, GroupConfig
 from harness.training.policy_gradient import RowAdvantages
-from harness.types import Task, Trajectory, View
+from harness.types import Key, Task, Trajectory, View
 
 
 class GRPO(RowAdvantages):
@@ -73,3 +73,9 @@ class GRPO(RowAdvantages):
             experience.outcomes, experience.groups, ddof=c.ddof, eps=c.eps, scale=c.scale
         )
         return experience.broadcast(per_trajectory)
+
+    def compared(self, experience: Experience) -> list[tuple[Key, float]]:
+        """What mean and std run over: trajectories or rows."""
+        if self.config.statistics == "row":
+            return [(row.group, row.reward) for row in experience.rows]
+        return list(zip(experience.groups, experience.outcomes.tolist(), strict=True))

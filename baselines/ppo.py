@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +34,11 @@ class PPO(PolicyGradient):
     """A critic says what a state is worth; a token's advantage is how much better it went from there (GAE).
 
     A token is a time step. The response tokens of an episode, row after row, are one sequence; prompts and
-    observations between them are bridged. Rewards lie on the last token of a row: its own penalties, and on the
-    episode's last row the outcome R(tau) too. `sequence=row` is verl-agent's way: every row is a sequence of its own
-    and its last token gets the row's whole reward, outcome included.
+    observations between them are bridged. Rewards lie on the last token of a row: the outcome R(tau) on the episode's
+    last row, and on every row its own penalty, divided by the number of the episode's rows. What an episode brings is
+    then the mean of its row rewards, the very number that GRPO compares, and it stays in [-1, 1] however many replies
+    are malformed. `sequence=row` is verl-agent's way: every row is a sequence of its own and its last token gets the
+    row's whole reward, outcome included.
 
     The papers give neither gamma nor lambda; the defaults, like whitening and the critic's learning rate, are
     verl-agent's. With gamma = lambda = 1 a token's advantage is what the rest of its sequence brought, less its value.
@@ -43,11 +46,12 @@ class PPO(PolicyGradient):
 
     name = "ppo"
     paper = "StraTA, Table 1 (PPO); arXiv 1707.06347"
+    least_rollouts: ClassVar[int] = 1  # an episode is compared with what the critic expected of it
 
     class Config(PolicyGradientConfig):
         """Options of PPO."""
 
-        rollouts: int = Field(32, ge=2, description="episodes per task; as many as GRPO's, so that budgets are equal")
+        rollouts: int = Field(32, ge=1, description="episodes per task; as many as GRPO's, so that budgets are equal")
         sequence: Literal["episode", "row"] = Field(
             "episode", description="what GAE runs along: an episode's responses, or each by itself (verl-agent)"
         )
@@ -113,14 +117,22 @@ class PPO(PolicyGradient):
     # -- advantages ---------------------------------------------------------------------------------------------
 
     def token_rewards(self, experience: Experience) -> list[FloatArray]:
-        """Reward of every response token: 0 but on the last one of each row."""
+        """Reward of every response token: 0 but on the last one of each row.
+
+        Along an episode their sum is the mean of its row rewards, which are outcome plus penalty.
+        """
         outcomes = experience.broadcast(experience.outcomes)
+        count = Counter(row.trajectory for row in experience.rows)
         last = {row.trajectory: index for index, row in enumerate(experience.rows)}
         rewards = []
         for index, row in enumerate(experience.rows):
             tokens = np.zeros(len(row.ids))
-            whole = self.config.sequence == "row" or last[row.trajectory] == index
-            tokens[-1] = row.reward if whole else row.reward - outcomes[index]
+            if self.config.sequence == "row":
+                tokens[-1] = row.reward
+            else:
+                tokens[-1] = (row.reward - outcomes[index]) / count[row.trajectory]
+                if last[row.trajectory] == index:
+                    tokens[-1] += outcomes[index]
             rewards.append(tokens)
         return rewards
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.training --model mini --tasks 8 --threads 1 --repeats 5 --seed 0
 
-A method explores the tasks (64 episodes in the mini preset) and learns from them once. Its mini-batches are kept, and
-both loops take the same optimiser steps on them from the same weights, in turns, in one process: the harness's
-(`micro_batches`, then `TransformersModel.update`) and the peer's (`benchmarks.padded_loop`, where its padding stands).
-The weights that they end with have to agree, or the benchmark fails.
+A method explores the tasks (64 episodes in the mini preset) and learns from them, from its starting weights. Its
+mini-batches are kept, and both loops take the same optimiser steps on them from the same weights, in turns, in one
+process: the harness's (`micro_batches`, then `TransformersModel.update`) and the peer's (`benchmarks.padded_loop`,
+where its padding stands). The weights that they end with have to agree, or the benchmark fails.
 
 Tokens are counted as they go through the network (computed) and as the rows need them (used: each row's prompt and
 response without its last token, which is predicted and never read). What rows begin with goes through the harness's
@@ -22,7 +22,6 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +30,7 @@ import numpy as np
 import torch
 
 from benchmarks.padded_loop import MiniBatch, PaddedLoop
-from benchmarks.rollout import ENV, Setting, open_setting
+from benchmarks.rollout import ENV, WARM_UP, Setting, open_setting
 from harness import registry
 from harness.arena import Arena
 from harness.batching import Lane
@@ -137,12 +136,12 @@ def _mini_batch(
     )
 
 
-def explore(setting: Setting) -> tuple[list[Experience], Arena, float]:
+def explore(setting: Setting, iteration: int) -> tuple[list[Experience], Arena, float]:
     """Experience of all tasks in one lane, and the seconds it took."""
     started = time.perf_counter()
     with setting.world(lane := Lane()) as world:
         arenas = [
-            Arena(world, phase="train", iteration=0, slot=slot, sampling=setting.sampling)
+            Arena(world, phase="train", iteration=iteration, slot=slot, sampling=setting.sampling)
             for slot in range(len(setting.tasks))
         ]
         pairs = zip(setting.tasks, arenas, strict=True)
@@ -228,7 +227,7 @@ def largest_difference(
 
 
 def measure(setting: Setting, *, repeats: int, peer: Peer) -> Measured:
-    """One iteration of a method, then its updates by both loops in turns.
+    """One iteration of a method, after one that is not counted; then its updates by both loops in turns.
 
     Raises:
         ValueError: a method that trains no policy, or an iteration in which no row has a gradient.
@@ -240,11 +239,16 @@ def measure(setting: Setting, *, repeats: int, peer: Peer) -> Measured:
     start = {name: tensor.clone() for name, tensor in model.network.state_dict().items()}
     c = method.config
     optimizer = OptimizerConfig(c.lr, c.weight_decay, max_grad_norm=c.max_grad_norm)
-    experiences, arena, rollout_s = explore(setting)
+    last = method.iterations - 1  # warm-ups of a method, such as PPO's of its critic, are over then
+    experiences, arena, _ = explore(setting, WARM_UP)
+    asyncio.run(method.learn(experiences, arena, last))
+    model.network.load_state_dict(start)
+    model.configure(optimizer)
+    experiences, arena, rollout_s = explore(setting, last)
     explored = peak_rss()
     started = time.perf_counter()
     with recorded(model, setting.seed) as batches:
-        asyncio.run(method.learn(experiences, arena, 0))
+        asyncio.run(method.learn(experiences, arena, last))
     train_s = time.perf_counter() - started
     if not batches:
         raise ValueError(f"no row of {method.name} has a gradient with seed {setting.seed}; take another --seed")
@@ -256,7 +260,7 @@ def measure(setting: Setting, *, repeats: int, peer: Peer) -> Measured:
     ours = our_tokens(model.network, batches, c.micro_batch_tokens)
     difference = largest_difference(model.network, batches, optimizer, c.micro_batch_tokens, peer)
     if difference > TOLERANCE:
-        raise RuntimeError(f"{method.name}: after the updates a weight differs by {difference} between the two loops")
+        raise RuntimeError(f"{method.name}: a weight differs by {difference:.0e} after the two loops' updates")
     seconds: list[tuple[float, float]] = []
     for repeat in range(repeats):
         taken = [0.0, 0.0]
@@ -360,8 +364,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"peer: plain loop over transformers, {args.peer_rows} rows a pass in the mini-batch's order, prompts padded "
         f"on the left and responses on the right to the longest of the {args.pad}\n"
     )
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        print(table(list(pool.map(run, args.methods, [args] * len(args.methods)))))
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        print(table(pool.starmap(run, [(method, args) for method in args.methods], chunksize=1)))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,8 @@ class RunConfig(BaseModel):
 
 NOT_IDENTITY = {"env_data", "checkpoint_every", "transcripts"}
 SECTIONS = ("run", "method", "methods", "envs")
+ONLY = "only"
+"""Key of a preset beside its sections: names of the methods that learn under it, where they are not all of them."""
 NAMED = ("method", "env", "scale", "options")
 """Run fields that are arguments of `resolve`: a file that changed them would be half obeyed."""
 
@@ -80,7 +82,7 @@ def resolve(
         given: run fields from flags; None means not given.
 
     Raises:
-        InputError: an unknown name or option, or a value that is out of range.
+        InputError: an unknown name or option, a value that is out of range, or a preset that is not for the method.
     """
     method_class = registry.load_method(method)
     registry.env_spec(env)
@@ -89,7 +91,9 @@ def resolve(
     options: dict[str, Any] = {}
     for name in [scale, *presets, *([str(config_file)] if config_file else [])]:
         strict = name == str(config_file)
-        _merge_preset(_read_preset(name), method, env, known, run, options, strict=strict)
+        content = _read_preset(name)
+        _check_only(content, name, method, learns="iterations" in known)
+        _merge_preset(content, method, env, known, run, options, strict=strict)
     for key, value in given.items():
         if value is not None and value != ():
             run[key] = value
@@ -193,7 +197,7 @@ def _read_preset(name: str) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text()) or {}
     except yaml.YAMLError as error:
         raise InputError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
-    _check_sections(content, str(path), SECTIONS)
+    _check_sections(content, str(path), SECTIONS, beside=(ONLY,))
     for section, names in (("methods", registry.names("methods")), ("envs", registry.env_names())):
         _check_sections(content.get(section) or {}, f"{path}, {section}", tuple(names), kind=section.rstrip("s"))
         for name, inner in (content.get(section) or {}).items():
@@ -202,11 +206,35 @@ def _read_preset(name: str) -> dict[str, Any]:
     return content
 
 
-def _check_sections(content: Any, where: str, known: Sequence[str], *, kind: str = "section") -> None:
-    """A mapping whose keys are known and whose values are mappings or empty."""
+def _check_only(content: Mapping[str, Any], name: str, method: str, *, learns: bool) -> None:
+    """A preset of other code fits the methods that it names; one that does not learn takes how it is sampled.
+
+    Another method would learn under half of that code's conventions, and on another budget than those that are named.
+    """
+    only = content.get(ONLY)
+    if only is None:
+        return
+    if not isinstance(only, list) or not only:
+        raise InputError(f"{name}: {ONLY} must hold a list of methods ([grpo, rloo]); got {only!r}")
+    for entry in only:
+        if str(entry) not in registry.names("methods"):
+            raise unknown(f"method in {name}, {ONLY}:", str(entry), registry.names("methods"))
+    if learns and method not in only:
+        raise InputError(
+            f'preset "{name}" is for {", ".join(only)}, and for methods that do not learn; "{method}" is none of them: '
+            "leave the preset out, or give single values with -o key=value"
+        )
+
+
+def _check_sections(
+    content: Any, where: str, known: Sequence[str], *, kind: str = "section", beside: Sequence[str] = ()
+) -> None:
+    """A mapping whose keys are known and whose values, but those of the keys beside, are mappings or empty."""
     if not isinstance(content, dict):
         raise InputError(f"{where} must hold a mapping with {', '.join(known)}; got {content!r}")
     for key, value in content.items():
+        if key in beside:
+            continue
         if key not in known:
             raise unknown(f"{kind} in {where}:", str(key), known)
         if not isinstance(value, dict | None):

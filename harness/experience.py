@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -66,7 +67,7 @@ class Experience:
         outcomes: reward of each of them, float64 [trajectories].
         groups: group of each of them.
         metrics: sums and counts to report; joined by adding.
-        dropped: groups left out because fewer than two trajectories were left.
+        dropped: groups left out because too few trajectories were left, see `of`.
         played: every trajectory as it was, also those without rows and of dropped groups; for memories and skills.
     """
 
@@ -96,6 +97,7 @@ class Experience:
         outcome: Callable[[Trajectory, Sequence[float]], float] | None = None,
         metrics: Mapping[str, float] | None = None,
         kinds: Sequence[str] = ("action",),
+        least: int = 2,
     ) -> Experience:
         """Cut one group of trajectories into rows.
 
@@ -106,9 +108,10 @@ class Experience:
             outcome: reward of a trajectory from its row rewards; their mean by default.
             metrics: what to report.
             kinds: of the turns that become rows.
+            least: trajectories that a group needs; 2 where they are compared with each other, 1 where they are not.
 
         A trajectory without trainable turns has no rows and does not enter the statistics of its group. A group of
-        fewer than two trajectories with rows teaches nothing (infrastructure took the others); it is dropped and
+        fewer than `least` trajectories with rows teaches nothing (infrastructure took the others); it is dropped and
         counted.
 
         Raises:
@@ -122,7 +125,7 @@ class Experience:
                 "to train on them, or ask them under another role than the policy's"
             )
         cut = [(trajectory, turns) for trajectory, turns in zip(trajectories, turns_of, strict=True) if turns]
-        if len(cut) < 2:
+        if len(cut) < least:
             return cls(metrics=dict(metrics or {}), dropped=1, played=tuple(trajectories))
         rows: list[Row] = []
         outcomes: list[float] = []
@@ -157,8 +160,19 @@ class Experience:
         )
 
     def broadcast(self, per_trajectory: Iterable[float]) -> NDArray[np.float64]:
-        """One value per trajectory, repeated for each of its rows, float64 [rows]."""
+        """One value per trajectory, repeated for each of its rows, float64 [rows].
+
+        Raises:
+            ValueError: not one value for each trajectory; two trajectories with the same key, whose rows cannot be
+                told apart.
+        """
         value = dict(zip(self.trajectories, per_trajectory, strict=True))
+        if len(value) < len(self.trajectories):
+            (key, count), *_ = Counter(self.trajectories).most_common(1)
+            raise ValueError(
+                f"{count} trajectories have the key {key}; groups that are joined need keys of their own, with the "
+                "iteration and slot of their draw"
+            )
         return np.array([value[row.trajectory] for row in self.rows], dtype=np.float64)
 
     @property

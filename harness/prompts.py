@@ -165,7 +165,7 @@ class Scene:
                 if step.index in thoughts:
                     lines.append(f"    thought: {thoughts[step.index]}")
                 lines.append(f"    action: {_shown(step)}")
-        lines.append(f"What you see now (step {episode.steps + 1} of at most {episode.horizon}):")
+        lines.append(f"What you see now (step {episode.steps + 1} of at most {self.spec.horizon}):")
         lines.append(episode.observation.text)
         if episode.observation.admissible_actions:
             lines.append("Possible now: " + ", ".join(episode.observation.admissible_actions))

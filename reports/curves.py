@@ -16,11 +16,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "responses: tokens of one, share that could not be parsed": (
         "response_tokens", "malformed_rate", "malformed_strategy_rate",
     ),
-    "groups: share without variance (flat), rows with an advantage, groups dropped": (
-        "flat_groups", "advantage_rows", "rows", "dropped_groups",
+    "policy when it sampled: mean of -log-probability over all response tokens": ("entropy",),
+    "groups: share whose rewards agree (flat), rows with an advantage, groups dropped": (
+        "flat_groups", "flat_strategy_groups", "advantage_rows", "rows", "dropped_groups",
     ),
-    "update: ratio is new over sampling probability, kl is to the starting policy": (
-        "entropy", "kl", "approx_kl", "clip_fraction", "ratio", "ratio_max", "grad_norm", "updates",
+    "update, tokens trained on: ratio to the sampling policy, kl to the starting one": (
+        "update_entropy", "kl", "approx_kl", "clip_fraction", "ratio", "ratio_max", "grad_norm", "updates",
     ),
     "critic: values are those before the update": (
         "value_loss", "value_mean", "explained_variance", "value_clip_fraction", "critic_grad_norm",

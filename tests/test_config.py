@@ -97,6 +97,21 @@ def test_the_paper_scale_is_the_papers():
     assert other["rollouts"] == mini["strategies"] * mini["rollouts"]
 
 
+@pytest.mark.parametrize("strict", [False, True], ids=["preset", "config file"])
+def test_a_preset_may_name_the_methods_that_learn_under_it(tmp_path, strict):
+    """Others would mix its conventions with theirs; those that do not learn take how it samples."""
+
+    def given(only: str) -> dict[str, Any]:
+        file = write(tmp_path, f"only: {only}\nmethod: {{temperature: 0.1}}")
+        return {"config_file": file} if strict else {"presets": [str(file)]}
+
+    for only in ("[grpo, toy-learner]", ""):
+        assert toy(**given(only)).options["temperature"] == 0.1
+    assert toy(method="toy-walker", **given("[grpo]")).options["temperature"] == 0.1
+    with pytest.raises(InputError, match=r'is for grpo, rloo, and .* "toy-learner" is none of them: leave the preset'):
+        toy(**given("[grpo, rloo]"))
+
+
 # -- what is refused --------------------------------------------------------------------------------------------
 
 
@@ -150,6 +165,9 @@ def test_wrong_input_is_named_with_a_way_out(given, message):
         ("run: {models: mini}", "models must hold a mapping of roles to models"),
         ("run: {method: vanilla}", 'unknown run option "method"'),
         ("run: {scale: paper}", 'unknown run option "scale"'),
+        ("only: toy-learner", "only must hold a list of methods ([grpo, rloo]); got 'toy-learner'"),
+        ("only: []", "only must hold a list of methods"),
+        ("only: [toy-lerner]", 'did you mean "toy-learner"?'),
         ("- a", "must hold a mapping with run, method, methods, envs"),
         ("run: {", "is not valid YAML"),
     ],

@@ -37,6 +37,13 @@ def test_a_group_of_fewer_than_two_is_dropped_and_counted(left):
     assert Experience.join(gone, gone, of(trajectory(0), trajectory(1))).dropped == 2
 
 
+def test_a_lone_trajectory_is_kept_where_nothing_is_compared():
+    alone = of(trajectory(0, malformed=[False] * 2), least=1)
+    assert (len(alone.rows), len(alone.trajectories), alone.dropped) == (2, 1, 0)
+    assert of(least=1).dropped == 1
+    assert of(trajectory(0), trajectory(1), least=3).dropped == 1
+
+
 def test_rows_stand_in_the_order_of_their_trajectories_with_their_rewards():
     experience = of(trajectory(3, malformed=[False] * 2), trajectory(5, malformed=[True] * 3))
     assert experience.row_rewards.tolist() == [3.1, 3.2, 5.1, 5.2, 5.3]
@@ -126,6 +133,14 @@ def test_broadcast_repeats_a_value_for_each_row(lengths):
     assert experience.broadcast(range(len(lengths))).tolist() == np.repeat(range(len(lengths)), lengths).tolist()
     with pytest.raises(ValueError):
         experience.broadcast([0.0])
+
+
+def test_broadcast_refuses_two_trajectories_of_one_key():
+    """The last one's value would stand on the rows of both."""
+    one = of(trajectory(0), trajectory(1))
+    again = Experience.of([trajectory(1), trajectory(2)], group=(1, 1), rewards=ones)
+    with pytest.raises(ValueError, match=r"2 trajectories have the key \('train', 1, 0, 't', -1, 1\); groups that are"):
+        Experience.join(one, again).broadcast([0.0, 1.0, 2.0, 3.0])
 
 
 def test_join_keeps_order_and_adds_metrics():

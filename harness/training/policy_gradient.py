@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,11 +30,16 @@ from harness.types import Key, Mode, Trajectory, Turn
 
 FloatArray = NDArray[np.float64]
 
+ROUNDING = 1e-9
+"""Rewards closer than this are equal: the means of three and of two rewards of 0.1 differ in their last bit."""
+
 
 class PolicyGradient(Method):
     """Explore, compute advantages, update."""
 
     coupling: ClassVar[Coupling] = "trained"
+    least_rollouts: ClassVar[int] = 2
+    """Trajectories that a group needs to be trained on; 1 for a method that does not compare them."""
 
     class Config(PolicyGradientConfig):
         """Options of the method."""
@@ -115,7 +120,10 @@ class PolicyGradient(Method):
             "responses": float(len(turns)),
             "response_tokens": float(sum(len(turn.completion.token_ids) for turn in turns)),
         }
-        return Experience.of(trajectories, group=group, rewards=rewards or self.action_rewards, metrics=metrics)
+        return Experience.of(
+            trajectories, group=group, rewards=rewards or self.action_rewards, metrics=metrics,
+            least=self.least_rollouts,
+        )  # fmt: skip
 
     # -- learning -----------------------------------------------------------------------------------------------
 
@@ -140,7 +148,7 @@ class PolicyGradient(Method):
         if not experience.rows:
             return metrics
         advantages = self.token_advantages(experience)
-        metrics |= spread(experience, advantages)
+        metrics["advantage_rows"] = float(sum(bool(values.any()) for values in advantages))
         rows = [TrainingRow(row.prompt_ids, row.ids) for row in experience.rows]
         trained = np.flatnonzero(self._is_trained(experience, advantages))
         reference = self._reference_logprobs(rows) if len(trained) else None
@@ -172,10 +180,15 @@ class PolicyGradient(Method):
         return {}
 
     def summary(self, experience: Experience) -> dict[str, float]:
-        """What happened in an iteration, as means over episodes, steps or responses."""
+        """What happened in an iteration, as means over episodes, steps, responses, tokens or groups.
+
+        `entropy` is that of the policy that sampled, in nats a token, estimated by the mean of -log-probability over
+        the response tokens of all rows: every method's curve is over what it sampled, whatever it then trained on.
+        `flat_groups` is the share of groups whose rewards (`compared`) agree.
+        """
         m = experience.metrics
         episodes, steps = max(1.0, m.get("episodes", 0.0)), max(1.0, m.get("steps", 0.0))
-        return {
+        metrics = {
             "episodes": m.get("episodes", 0.0),
             "success": m.get("successes", 0.0) / episodes,
             "score": m.get("score", 0.0) / episodes,
@@ -186,6 +199,22 @@ class PolicyGradient(Method):
             "rows": float(len(experience.rows)),
             "dropped_groups": float(experience.dropped),
         }
+        if experience.rows:
+            metrics["entropy"] = -float(np.mean(np.concatenate([row.logprobs for row in experience.rows])))
+        if members := self.compared(experience):
+            metrics["flat_groups"] = flat_share(members)
+        return metrics
+
+    def compared(self, experience: Experience) -> list[tuple[Key, float]]:
+        """Group and reward of all that are compared with each other, for `flat_groups`.
+
+        By default trajectories with the mean reward of their rows, as GRPO compares them. A method whose advantages
+        come from elsewhere (a critic) is told by it how many tasks were always won or always lost.
+        """
+        rewards: dict[tuple[Key, Key], list[float]] = {}
+        for row in experience.rows:
+            rewards.setdefault((row.group, row.trajectory), []).append(row.reward)
+        return [(group, float(np.mean(values))) for (group, _), values in rewards.items()]
 
     def _is_trained(self, experience: Experience, advantages: Sequence[FloatArray]) -> NDArray[np.bool_]:
         """Which rows take part in the update: all, or with dynamic sampling those of groups that teach something."""
@@ -256,7 +285,8 @@ class PolicyGradient(Method):
     def _reference_logprobs(self, rows: Sequence[TrainingRow]) -> list[NDArray[np.float32]] | None:
         if self.reference is None:
             return None
-        return self.reference.logprobs(rows, temperature=self.config.train_temperature)
+        c = self.config
+        return self.reference.logprobs(rows, temperature=c.train_temperature, batch_tokens=c.micro_batch_tokens)
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -301,11 +331,16 @@ def alive_groups(experience: Experience, advantages: Sequence[FloatArray]) -> di
     return alive
 
 
-def spread(experience: Experience, advantages: Sequence[FloatArray]) -> dict[str, float]:
-    """Share of groups that teach nothing because all their rows have advantage 0."""
-    alive = alive_groups(experience, advantages)
-    flat = sum(not value for value in alive.values()) / len(alive)
-    return {"flat_groups": flat, "advantage_rows": float(sum(bool(values.any()) for values in advantages))}
+def flat_share(members: Iterable[tuple[Key, float]]) -> float:
+    """Share of groups whose rewards are all equal, but for rounding; GRPO learns nothing from them.
+
+    Args:
+        members: group and reward of each member, at least one; who is alone in a group agrees with itself.
+    """
+    rewards: dict[Key, list[float]] = {}
+    for group, reward in members:
+        rewards.setdefault(group, []).append(reward)
+    return sum(max(values) - min(values) < ROUNDING for values in rewards.values()) / len(rewards)
 
 
 def means(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -323,12 +358,15 @@ def _told(rows: Sequence[Row], weights: FloatArray, arrays: Mapping[str, Sequenc
 
 
 def update_metrics(totals: Mapping[str, float], norms: Sequence[float]) -> dict[str, float]:
-    """Means over the tokens of an iteration's updates.
+    """Means over the tokens that the updates trained on, not over all that were sampled.
 
-    `kl` is the distance to the reference policy, where there is one; `approx_kl` that to the policy that sampled (k3).
+    They are those of rows with an advantage, or of all rows that take part in the update where a KL term or an entropy
+    bonus pulls as well; so methods that leave different rows out are not compared by them. `update_entropy` is the
+    exact one of the policy as it was trained; `kl` is the distance to the reference policy, where there is one;
+    `approx_kl` that to the policy that sampled (k3).
     """
     tokens = max(1.0, totals.get("tokens", 0.0))
-    summed = ("entropy", "kl", "approx_kl", "clip_fraction", "ratio")
+    summed = ("update_entropy", "kl", "approx_kl", "clip_fraction", "ratio")
     means = {name: totals[name] / tokens for name in summed if name in totals}
     extra = {"ratio_max": totals["ratio_max"]} if "ratio_max" in totals else {}
     return means | extra | {"grad_norm": float(np.mean(norms)) if norms else 0.0, "updates": float(len(norms))}

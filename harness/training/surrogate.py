@@ -55,12 +55,16 @@ class SurrogateLoss:
     def _report(
         self, logp: torch.Tensor, entropies: torch.Tensor, batch: MicroBatch, kl_sum: float
     ) -> dict[str, float]:
-        """Sums over the tokens of the micro-batch, and the largest ratio."""
+        """Sums over the tokens of the micro-batch, and the largest ratio.
+
+        A token is clipped where clip_low or clip_high takes its gradient: without an advantage it has none to lose,
+        however far its ratio has moved under a KL term.
+        """
         mask = batch.mask
         difference = (logp - batch.arrays["old_logp"]) * mask
         ratio = difference.exp()
-        positive = batch.arrays["advantages"] > 0
-        clipped = torch.where(positive, ratio > 1 + self.clip_high, ratio < 1 - self.clip_low)
+        advantages = batch.arrays["advantages"]
+        clipped = ((advantages > 0) & (ratio > 1 + self.clip_high)) | ((advantages < 0) & (ratio < 1 - self.clip_low))
         largest = float((ratio * mask).max())
         if self.ratio_limit is not None and largest > self.ratio_limit:
             raise FloatingPointError(
@@ -69,7 +73,7 @@ class SurrogateLoss:
             )
         report = {
             "tokens": float(mask.sum()),
-            "entropy": float((entropies * mask).sum()),
+            "update_entropy": float((entropies * mask).sum()),
             "ratio": float((ratio * mask).sum()),
             "ratio_max": largest,
             "approx_kl": float(((ratio - 1 - difference) * mask).sum()),

@@ -30,8 +30,8 @@ from harness.model import Kit, UnsupportedOption
 from harness.prompts import parse_action
 from harness.training.advantages import group_normalize
 from harness.training.config import GroupConfig
-from harness.training.policy_gradient import RowAdvantages, malformed
-from harness.types import Strategy, Task, Trajectory, Turn, View
+from harness.training.policy_gradient import RowAdvantages, flat_share, malformed
+from harness.types import Key, Strategy, Task, Trajectory, Turn, View
 from methods.strata.diversity import farthest_point_selection, mean_pairwise_cosine
 from methods.strata.prompting import StrategyPrompts, parse_judgment, parse_strategy
 from methods.strata.rewards import strategy_reward
@@ -245,10 +245,16 @@ class StraTA(RowAdvantages):
         c = self.config
         return group_normalize(experience.row_rewards, experience.row_groups, ddof=c.ddof, eps=c.eps, scale=c.scale)
 
+    def compared(self, experience: Experience) -> list[tuple[Key, float]]:
+        """Actions under one strategy; strategies have a metric of their own."""
+        return [(row.group, row.reward) for row in experience.rows if row.kind == "action"]
+
     def summary(self, experience: Experience) -> dict[str, float]:
         """Adds the strategies' and the judge's rates to the metrics of an iteration."""
         m = experience.metrics
         metrics = super().summary(experience)
+        if strategies := [(row.group, row.reward) for row in experience.rows if row.kind == "strategy"]:
+            metrics["flat_strategy_groups"] = flat_share(strategies)
         metrics["malformed_strategy_rate"] = m.get("malformed_strategies", 0.0) / max(1.0, m.get("strategies", 0.0))
         if self.config.diversity:
             for name in ("cosine_before", "cosine_after"):

@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from baselines.grpo import GRPO
 from baselines.ppo import PPO
 from harness.errors import Diverged
 from harness.experience import Experience
@@ -71,6 +72,19 @@ def test_rollouts_of_one_task_are_one_group():
     assert experience.metrics["episodes"] == 4
 
 
+def test_a_lone_rollout_is_trained_on():
+    """A critic is what it is compared with: GRPO drops what infrastructure left alone, PPO does not."""
+    lone = trajectory(0, success=True)
+    assert (len(told(ppo(rollouts=1), lone).rows), told(ppo(rollouts=1), lone).dropped) == (1, 0)
+    left = method(GRPO).experience([lone], group=(1, 0))
+    assert (len(left.rows), left.dropped) == (0, 1)
+    model = ScriptedModel(lambda prompt, seed: f"<action>{best(prompt)}</action>")
+    learner, there = ppo(None, rollouts=1), world(model)
+    Method.setup(learner, Kit({"policy": model}))
+    explored = play(there, learner.explore(task(0, 1), arena(there)))[0]
+    assert (len(explored.trajectories), explored.dropped) == (learner.rollouts_per_task, 0) == (1, 0)
+
+
 def test_malformed_replies_cost_steps_until_the_horizon():
     there = world(ScriptedModel(lambda prompt, seed: "left"))
     done = play(there, ppo(None).solve(episode(there)))[0]
@@ -90,12 +104,21 @@ LOST = trajectory(1, malformed=[True], lengths=[2])
 
 
 def test_an_episode_is_paid_at_its_end_and_penalties_stay_with_their_rows():
-    assert rewards(ppo(auxiliary="all"), WON, LOST) == [[0, 0], [0, 0, -1], [1], [0, -1]]
+    assert rewards(ppo(auxiliary="all"), WON, LOST) == [[0, 0], [0, 0, -1 / 3], [1], [0, -1]]
     assert rewards(ppo(auxiliary="none"), WON, LOST) == [[0, 0], [0, 0, 0], [1], [0, 0]]
     scaled = ppo(auxiliary="invalid", reward_scale=10.0)
     assert rewards(scaled, WON, LOST)[0::2] == [[0, 0], [10]]
-    assert rewards(scaled, WON, LOST)[1] == pytest.approx([0, 0, -0.1])
+    assert rewards(scaled, WON, LOST)[1] == pytest.approx([0, 0, -0.1 / 3])
     assert rewards(ppo(decay=0.5), WON, LOST)[2] == [1 - 0.5 * 2 / 6]
+
+
+def test_a_success_is_worth_what_grpo_makes_of_it_however_many_replies_are_malformed():
+    """Undivided penalties would make it -5."""
+    won = trajectory(0, success=True, malformed=[True] * 6 + [False])
+    returned = np.concatenate(ppo(auxiliary="all").token_rewards(told(ppo(auxiliary="all"), won))).sum()
+    compared = method(GRPO, auxiliary="all").experience([won, LOST], group=(1, 0)).outcomes[0]
+    assert returned == pytest.approx(compared)
+    assert returned == pytest.approx(1 / 7)
 
 
 def test_verl_agent_pays_the_whole_reward_at_the_end_of_every_row():
@@ -135,6 +158,28 @@ def test_without_discount_and_critic_an_advantage_is_the_reward_itself(shape, wo
         assert found.tolist() == [row.reward] * len(row.ids)
 
 
+@given(EPISODES, st.lists(st.booleans(), min_size=4, max_size=4), st.floats(0, 1), st.data())
+def test_an_episode_returns_the_mean_of_its_row_rewards(shape, won, decay, data):
+    """What GRPO compares: gamma = lambda = 1 and a critic of zeros, at the first token, for any penalties."""
+    made = [
+        trajectory(k, success=won[k], malformed=[bad for _, bad in steps], lengths=[n for n, _ in steps], limit=5)
+        for k, steps in enumerate(shape)
+    ]
+    options: dict[str, Any] = data.draw(st.sampled_from([
+        {"auxiliary": "all"}, {"auxiliary": "none"},
+        {"auxiliary": "invalid", "reward_scale": 10.0, "invalid_penalty": 0.3},
+    ]))  # fmt: skip
+    learner = judged(Zeros(), whiten=False, decay=decay, **options)
+    experience = told(learner, *made)
+    compared = method(GRPO, decay=decay, **options).experience(made, group=(1, 0)).outcomes
+    first = {row.trajectory: index for index, row in reversed([*enumerate(experience.rows)])}
+    found = learner.token_advantages(experience)
+    returned = [found[first[key]][0] for key in experience.trajectories]
+    assert returned == pytest.approx(compared.tolist())
+    bound = options.get("reward_scale", 1.0)
+    assert all(-1 - 1e-9 <= value <= bound + 1e-9 for value in returned)
+
+
 def test_a_fresh_critic_is_one_of_zeros():
     model = tiny()
     learner = ppo(model, whiten=False)
@@ -146,7 +191,7 @@ def test_a_fresh_critic_is_one_of_zeros():
 def test_a_token_pays_for_what_follows_it_not_for_what_was_before():
     learner = judged(Zeros(), auxiliary="all", whiten=False)
     found = learner.token_advantages(told(learner, WON, LOST))
-    assert [row.tolist() for row in found] == [[0, 0], [0, 0, 0], [1], [-1, -1]]
+    assert np.concatenate(found) == pytest.approx([2 / 3] * 5 + [1] + [-1] * 2)
 
 
 def test_vectors_an_episode_is_bridged_over_its_observations():

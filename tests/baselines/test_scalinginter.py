@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -24,9 +25,9 @@ from tests.plays import arena, episode, play, task, trajectory, world
 from tests.toys import ToyEnv
 
 
-def make(method: type[GRPO], *, spec: Any = ToyEnv.spec, **options: Any) -> Any:
+def make(method: type[GRPO], *, spec: Any = ToyEnv.spec, view: Any = "compact", **options: Any) -> Any:
     config = method.Config(**{"rollouts": 2, "max_tokens": 40, **options})
-    return method(config, spec=spec, view="compact", seed=0)
+    return method(config, spec=spec, view=view, seed=0)
 
 
 def lengths(method: GRPO, iteration: int) -> set[int]:
@@ -52,8 +53,18 @@ def test_the_horizon_grows_by_stages():
 
 def test_the_published_schedule():
     """A stage begins after every 100 training steps; the last one lasts."""
-    method = make(ScalingInter, rounds=[2, 4, 7])
+    method = make(ScalingInter, rounds=[2, 4, 7], stage_steps=100)
     assert [method.training_horizon(i) for i in (1, 100, 101, 200, 201, 1000)] == [2, 2, 4, 4, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("iterations", "stages"),
+    [(150, [3] * 50 + [5] * 50 + [7] * 50), (4, [3, 5, 7, 7]), (2, [5, 7]), (1, [7])],
+)
+def test_stages_share_the_iterations_equally_by_default(iterations, stages):
+    """A run of any length ends with the environment's own episodes; what is too much for it is the short ones."""
+    method = make(ScalingInter, iterations=iterations)
+    assert [method.training_horizon(i) for i in range(1, iterations + 1)] == stages
 
 
 @pytest.mark.parametrize(("horizon", "stages"), [(15, [5, 10, 15]), (30, [10, 20, 30]), (7, [3, 5, 7]), (1, [1])])
@@ -83,6 +94,34 @@ def test_a_horizon_beyond_the_environments_is_refused():
 def test_rounds_that_do_not_grow_are_refused(rounds):
     with pytest.raises(ValidationError):
         make(ScalingInter, rounds=rounds)
+
+
+def test_a_second_stage_that_never_begins_is_refused():
+    """All of training would have the shortest episodes. A third may lie beyond the end, as the published one does."""
+    for rounds, said in ((None, "the second stage is"), ([2, 7], r"the second stage of rounds=\[2, 7\] is")):
+        with pytest.raises(ValidationError, match=rf"stage_steps=100 with iterations=15: {said} never reached; lower"):
+            make(ScalingInter, rounds=rounds, stage_steps=100, iterations=15)
+    assert make(ScalingInter, rounds=[2, 4, 7], stage_steps=100, iterations=150).training_horizon(150) == 4
+    assert make(ScalingInter, rounds=[3], stage_steps=100, iterations=15).training_horizon(15) == 3
+
+
+@pytest.mark.parametrize("options", [{"rounds": [2, 4], "stage_steps": 1}, {"horizon": 2}], ids=str)
+def test_prompts_do_not_tell_how_long_training_lets_an_episode_be(options):
+    """They would change with every stage, and evaluation would show a number that was never seen."""
+    prompts = []
+    for phase, iteration in (("train", 1), ("train", 2), ("eval", 0)):
+        model = ScriptedModel(lambda prompt, seed: "no action")
+        method = make(ScalingInter if "rounds" in options else AgentGymRL, view="full", **options)
+        there = world(model, env=lambda: ToyEnv(view="full"))
+        Method.setup(method, Kit({"policy": model}))
+        if phase == "train":
+            play(there, method.explore(task(), arena(there, iteration=iteration)))
+        else:
+            play(there, method.solve(episode(there, phase="eval")))
+        shown = {re.sub(r"walls are \w+", "", prompt) for prompt in model.prompts}  # another seed paints them anew
+        prompts.append([sorted(text for text in shown if f"step {k} of at most 7)" in text) for k in (1, 2)])
+    assert prompts[0] == prompts[1] == prompts[2]
+    assert [len(texts) for texts in prompts[0]] == [1, 1]
 
 
 def test_a_success_is_worth_the_same_in_every_stage():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,7 +49,8 @@ def mini_batch(model: MiniModel, n: int = 12) -> MiniBatch:
 def corridor() -> Setting:
     """Sixteen episodes of two tasks by an untaught policy."""
     model = MiniModel.fresh(WordTokenizer(("<pad>", "<eos>", "<unk>", *ACTIONS, "Walk")), SHAPE, seed=0)
-    method = GRPO(GRPO.Config(max_tokens=6, rollouts=8, kl_beta=0.0, mini_batch=16), spec=ToyEnv.spec, view="compact", seed=0)
+    config = GRPO.Config(max_tokens=6, rollouts=8, kl_beta=0.0, mini_batch=16)
+    method = GRPO(config, spec=ToyEnv.spec, view="compact", seed=0)
     method.setup(Kit({"policy": model}))
     tasks = ToyEnv(view="compact").tasks("train")[:2]
     return Setting(model, method, lambda: ToyEnv(view="compact"), tasks, rollouts=1, seed=0)
@@ -61,7 +61,7 @@ def test_both_loops_end_with_the_same_weights(whole: bool) -> None:
     model = tiny()
     batches = [mini_batch(model), mini_batch(model, 8)]
     difference = largest_difference(model.network, batches, RATE, 60, Peer(rows=5, whole=whole))
-    assert difference < 1e-9
+    assert difference < 1e-6  # transformers normalises in float32 whatever the weights are
     moved = tiny()
     updated(moved, batches, RATE, 60)
     assert moved.digest != model.digest
@@ -124,7 +124,7 @@ def test_an_iteration_is_counted_and_leaves_no_waste() -> None:
 
 def test_weights_that_do_not_agree_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "largest_difference", lambda *arguments: 1e-3)
-    with pytest.raises(RuntimeError, match="grpo: after the updates a weight differs by 0.001"):
+    with pytest.raises(RuntimeError, match="grpo: a weight differs by 1e-03 after"):
         measure(corridor(), repeats=1, peer=Peer())
 
 
@@ -135,7 +135,7 @@ def test_methods_without_training_are_refused() -> None:
         measure(replace(setting, method=vanilla), repeats=1, peer=Peer())
 
 
-def test_the_command_prints_a_column_a_method(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_number_below_one_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         training.main(["--repeats", "0"])
     assert "--repeats must be at least 1, got 0" in capsys.readouterr().err

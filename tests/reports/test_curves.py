@@ -27,6 +27,7 @@ def test_every_stored_metric_is_shown_and_those_of_a_plug_in_come_last():
     shown = render_curves(curves, curves.names)
     assert [line.split()[0] for line in shown.splitlines() if line.startswith("  ")] == curves.names
     assert [line for line in shown.splitlines() if line in GROUPS] == list(GROUPS)
+    assert max(map(len, GROUPS)) <= 80
 
 
 def test_what_is_no_number_is_no_metric():

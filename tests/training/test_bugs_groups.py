@@ -209,8 +209,8 @@ def test_item_7_similar_states_are_one_where_the_option_says_so(similarity):
         [0.0, 0.0], [1.0, 0.0], [entry["a"], entry["b"]], "AB", ["task"] * 2, gamma=0.95, omega=1.0, scale="none",
         similarity=similarity,
     )  # fmt: skip
-    merged = similarity == 0.95
-    assert merged <= entry["same_group_at_0_95"]
+    merged = similarity == 0.95 and entry["same_group_at_0_95"]
+    assert merged == (similarity is not None and entry["ratio"] >= similarity)
     close(step, [0.5, -0.5] if merged else [0.0, 0.0])
     made = [renamed(t, [state]) for t, state in zip(rollouts([1, 1], [True, False]), (entry["a"], entry["b"]),
             strict=True)]  # fmt: skip

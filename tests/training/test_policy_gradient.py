@@ -117,7 +117,8 @@ def test_metrics_of_an_iteration_are_means():
     summary = method.summary(Experience.join(one, one, Experience(dropped=1)))
     assert summary == {
         "episodes": 4, "success": 0.5, "score": 0.5, "reward": pytest.approx((1 - 0.5 / 6) / 2), "steps": 2.5,
-        "malformed_rate": 0.2, "response_tokens": 16 / 5, "rows": 10, "dropped_groups": 1,
+        "malformed_rate": 0.2, "response_tokens": 16 / 5, "rows": 10, "dropped_groups": 1, "entropy": 0.5,
+        "flat_groups": 0,
     }  # fmt: skip
 
 
@@ -327,6 +328,20 @@ def test_a_kl_term_holds_the_policy_back():
         )
         distances.append(sum(float(np.abs(a - b).sum()) for a, b in pairs))
     assert distances[1] < distances[0]
+
+
+def test_the_reference_is_asked_in_passes_of_the_size_that_the_option_says(monkeypatch):
+    model = tiny()
+    method, asked = grpo(model, kl_beta=0.1, micro_batch_tokens=77), []
+    plain = method.reference.logprobs
+
+    def logprobs(rows: Any, *, temperature: float, batch_tokens: int) -> Any:
+        asked.append(batch_tokens)
+        return plain(rows, temperature=temperature, batch_tokens=batch_tokens)
+
+    monkeypatch.setattr(method.reference, "logprobs", logprobs)
+    learn(method, sampled(model, [1.0, 0.0]))
+    assert asked == [77]
 
 
 def test_without_a_kl_term_there_is_no_reference():

@@ -87,13 +87,30 @@ def test_reported_sums_leave_padding_out():
     ratios = np.exp(np.array(NEW) - OLD)
     inside = np.array(MASK) == 1
     assert metrics["tokens"] == 5
-    assert metrics["entropy"] == pytest.approx(2.4)
+    assert metrics["update_entropy"] == pytest.approx(2.4)
     assert metrics["ratio"] == pytest.approx(ratios[inside].sum())
     assert metrics["ratio_max"] == pytest.approx(ratios[inside].max())
     assert metrics["approx_kl"] == pytest.approx((ratios - 1 - np.log(ratios))[inside].sum())
     assert metrics["clip_fraction"] == 2, "the first token of each row is beyond its clip"
     assert metrics["kl"] > 0
     assert "kl" not in SurrogateLoss(0.2, 0.28)(torch.tensor(NEW), torch.tensor(ENTROPY), batch()).metrics
+
+
+def test_a_token_without_an_advantage_has_no_gradient_that_a_clip_could_take():
+    """A KL term moves it all the same: below 1 - clip_low it would count as clipped."""
+    flat = batch()
+    flat.arrays["advantages"][1] = 0.0
+    loss = SurrogateLoss(0.2, 0.28, kl_beta=0.1)
+    assert math.exp(NEW[1][0] - OLD[1][0]) < 1 - loss.clip_low
+    metrics = loss(torch.tensor(NEW), torch.tensor(ENTROPY), flat).metrics
+    assert metrics["clip_fraction"] == 1, "the first token of the other row"
+
+
+def test_what_counts_as_clipped_has_no_gradient_and_all_else_has():
+    new = torch.tensor(NEW, requires_grad=True)
+    loss = SurrogateLoss(0.2, 0.28)(new, torch.tensor(ENTROPY), batch())
+    loss.loss.backward()
+    assert int(((new.grad == 0) & (torch.tensor(MASK) == 1)).sum()) == loss.metrics["clip_fraction"] == 2
 
 
 def test_a_clamp_bounds_the_kl_term_and_stops_its_gradient_there():

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from baselines.grpo import GRPO
 from harness.env import EnvError, InfraError
+from harness.experience import Experience
 from harness.method import Method
 from harness.model import Kit, UnsupportedOption
 from harness.training.policy_gradient import PolicyGradient
@@ -208,6 +209,29 @@ def test_penalised_candidates_join_the_strategy_group_with_minus_one():
     assert {row.group for row in found} == {(*GROUP, "strategies")}
     assert len({row.trajectory for row in found}) == 4
     assert method.advantages(experience)[:4] == pytest.approx(normalised([11 / 12, 11 / 12 - 1, -1.0, -1.0]))
+
+
+@pytest.mark.parametrize(
+    ("moves", "actions", "plans"),
+    [
+        (MOVES, 0, 0),
+        (always(RIGHT, STOP), 1, 1),
+        ({**always(RIGHT, STOP), (1, 0): [LEFT, RIGHT, STOP]}, 0.5, 1),  # the best of its rollouts is as good
+        ({**always(RIGHT, STOP), (1, 0): [LEFT, RIGHT, STOP], (1, 1): [LEFT, RIGHT, STOP]}, 1, 0),
+    ],
+)
+def test_flat_groups_of_actions_and_of_strategies_are_two_numbers(moves, actions, plans):
+    method = strata(Playbook(ONE, moves), diversity=False)
+    metrics = method.summary(explore(method)[0])
+    assert (metrics["flat_groups"], metrics["flat_strategy_groups"]) == (actions, plans)
+
+
+def test_a_group_that_has_no_rows_is_not_flat():
+    method = strata(Playbook(ONE, MOVES), diversity=False)
+    metrics = method.summary(explore(method, env=fragile(1, 3))[0])
+    assert metrics["flat_strategy_groups"] == 0
+    assert "flat_groups" not in metrics
+    assert not {"flat_groups", "flat_strategy_groups", "entropy"} & set(method.summary(Experience()))
 
 
 # -- failures ---------------------------------------------------------------------------------------------------
