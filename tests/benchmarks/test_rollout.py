@@ -127,10 +127,10 @@ def test_the_command_prints_both_sections(tmp_path: Path, capsys: pytest.Capture
     printed = capsys.readouterr().out
     assert "lock-step: left padding to the longest prompt of the batch; finished episodes keep generating" in printed
     assert "env steps/s" in printed
-    # 2 x 4 candidates of each task's strategy from one prefill: seven of eight prompts come from the cache.
+    # 2 x 8 candidates of each task's strategy from one prefill: 15 of 16 prompts come from the cache.
     strategy = next(line for line in printed.splitlines() if line.startswith("strategy")).split()
-    assert strategy[1] == "16"
-    assert strategy[4] == "87.5%"
+    assert strategy[1] == "32"
+    assert strategy[4] == "93.8%"
 
 
 def test_episodes_have_to_be_a_multiple_of_tasks(capsys: pytest.CaptureFixture[str]):

@@ -79,7 +79,8 @@ def test_entropy_is_that_of_the_policy_that_sampled_over_all_that_it_sampled(tem
     seen = Experience(tuple(rows), keys, outcomes, tuple(row.group for row in rows))
     tokens = [p for row in rows for p in row.logprobs]
     found = {
-        beta: learn(method(GRPO, tiny(), train_temperature=temperature, kl_beta=beta, lr=1e-9), seen) for beta in (0.0, 0.01)
+        beta: learn(method(GRPO, tiny(), train_temperature=temperature, kl_beta=beta, lr=1e-9), seen)
+        for beta in (0.0, 0.01)
     }
     assert found[0.0]["entropy"] == found[0.01]["entropy"] == pytest.approx(-np.mean(tokens))
     assert found[0.0]["advantage_rows"] == 150
