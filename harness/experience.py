@@ -133,7 +133,7 @@ class Experience:
             values = list(rewards(trajectory, turns))
             if len(values) != len(turns):
                 raise ValueError(f"{len(values)} rewards for {len(turns)} turns of trajectory {trajectory.key}")
-            outcomes.append(outcome(trajectory, values) if outcome else float(np.mean(values)))
+            outcomes.append(outcome(trajectory, values) if outcome else _mean(values))
             for turn, reward in zip(turns, values, strict=True):
                 anchor = trajectory.steps[turn.steps[0] - 1].anchor if turn.steps else ""
                 rows.append(Row.of(turn, reward=reward, group=group, trajectory=trajectory.key, anchor=anchor))
@@ -182,3 +182,8 @@ class Experience:
     @property
     def row_groups(self) -> tuple[Key, ...]:
         return tuple(row.group for row in self.rows)
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Their mean; of equal values exactly that value, so that trajectories of different lengths can agree."""
+    return values[0] if all(value == values[0] for value in values) else float(np.mean(values))

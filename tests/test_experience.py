@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.experience import Experience, Row
+from harness.training.advantages import group_normalize
 from harness.types import Completion, Trajectory, Turn
 from tests.plays import completion, trajectory
 
@@ -54,6 +55,15 @@ def test_rows_stand_in_the_order_of_their_trajectories_with_their_rewards():
     assert experience.groups == (GROUP,) * 2
     assert np.allclose(experience.outcomes, [3.15, 5.2]), "the mean over a trajectory's rows"
     assert of(trajectory(0), trajectory(1), outcome=lambda t, values: 7.0).outcomes.tolist() == [7, 7]
+
+
+def test_equal_rewards_have_equal_means_whatever_the_length():
+    """Rounding would tell 0.1 three times from 0.1 twice, and an optimiser that rescales would see a difference."""
+    assert np.mean([0.1] * 3) != np.mean([0.1] * 2)
+    lengths = (trajectory(0, malformed=[False] * 3), trajectory(1, malformed=[False] * 2))
+    outcomes = of(*lengths, rewards=lambda t, turns: [0.1] * len(turns)).outcomes
+    assert outcomes.tolist() == [0.1, 0.1]
+    assert group_normalize(outcomes, [0, 0]).tolist() == [0.0, 0.0]
 
 
 def test_exactly_the_sampled_ids_are_trained_on():
