@@ -75,7 +75,7 @@ class Measured:
 
     Attributes:
         episodes, rows, updates: of the iteration; `rows` counts those with a gradient.
-        rollout_s, train_s: wall time of the iteration's two parts, `learn` as a whole in the second.
+        rollout_s, train_s: process time of the iteration's two parts, `learn` as a whole in the second.
         ours, peers: tokens of the updates.
         seconds: process time of all updates, (harness, peer) for each repeat.
         difference: largest of a weight after the updates, in float64.
@@ -137,8 +137,8 @@ def _mini_batch(
 
 
 def explore(setting: Setting, iteration: int) -> tuple[list[Experience], Arena, float]:
-    """Experience of all tasks in one lane, and the seconds it took."""
-    started = time.perf_counter()
+    """Experience of all tasks in one lane, and the process seconds it took."""
+    started = time.process_time()
     with setting.world(lane := Lane()) as world:
         arenas = [
             Arena(world, phase="train", iteration=iteration, slot=slot, sampling=setting.sampling)
@@ -149,7 +149,7 @@ def explore(setting: Setting, iteration: int) -> tuple[list[Experience], Arena, 
     for result in found:
         if isinstance(result, BaseException):
             raise result
-    return list(found), arenas[0], time.perf_counter() - started
+    return list(found), arenas[0], time.process_time() - started
 
 
 def cut(batch: MiniBatch, max_tokens: int) -> list[MicroBatch]:
@@ -246,10 +246,10 @@ def measure(setting: Setting, *, repeats: int, peer: Peer) -> Measured:
     model.configure(optimizer)
     experiences, arena, rollout_s = explore(setting, last)
     explored = peak_rss()
-    started = time.perf_counter()
+    started = time.process_time()
     with recorded(model, setting.seed) as batches:
         asyncio.run(method.learn(experiences, arena, last))
-    train_s = time.perf_counter() - started
+    train_s = time.process_time() - started
     if not batches:
         raise ValueError(f"no row of {method.name} has a gradient with seed {setting.seed}; take another --seed")
     after_ours = peak_rss()
@@ -311,8 +311,8 @@ def table(measured: Sequence[Measured]) -> str:
     row("episodes", lambda m: m.episodes)
     row("rows with a gradient", lambda m: m.rows)
     row("updates", lambda m: m.updates)
-    row("rollout s (wall)", lambda m: m.rollout_s, ".2f")
-    row("train s (wall)", lambda m: m.train_s, ".2f")
+    row("rollout, cpu s", lambda m: m.rollout_s, ".2f")
+    row("train, cpu s", lambda m: m.train_s, ".2f")
     row("rollout share of the iteration", lambda m: m.rollout_s / (m.rollout_s + m.train_s), ".0%")
     row("tokens used", lambda m: m.ours.used)
     for name, side in (("harness", 0), ("peer", 1)):
