@@ -15,6 +15,11 @@ settings.register_profile("house", deadline=None, derandomize=True)
 settings.load_profile("house")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test goes first, so that the others run beside it and none waits for it."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Toy environment, methods and model as an installed plug-in, in this process and in those that it starts."""

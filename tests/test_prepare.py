@@ -100,6 +100,7 @@ def test_before_reinforcement_learning_it_is_weak_but_not_lost(shipped, tmp_path
     assert 0.10 <= success(tmp_path, "mini", 200) <= 0.45
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_rebuilt_policy_behaves_alike(shipped, tmp_path):
     """The recorded recipe, run again here: the same lessons, and a policy that solves about as many goals.
