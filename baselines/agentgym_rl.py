@@ -17,7 +17,7 @@ from harness.env import EnvSpec
 from harness.errors import InputError
 from harness.experience import Experience
 from harness.method import MethodConfig
-from harness.types import Task, Trajectory, View
+from harness.types import Trajectory, View
 
 
 class HorizonGRPO(GRPO):
@@ -26,12 +26,6 @@ class HorizonGRPO(GRPO):
     @abstractmethod
     def training_horizon(self, iteration: int) -> int:
         """Steps of a training episode in an iteration, counted from 1."""
-
-    async def explore(self, task: Task, arena: Arena) -> Experience:
-        """G rollouts of one task, compared with each other."""
-        episodes = arena.episodes(task, self.config.rollouts, horizon=self.training_horizon(arena.iteration))
-        trajectories = await arena.gather(self.solve(episode) for episode in episodes)
-        return self.experience(trajectories, group=arena.group)
 
     def outcome(self, trajectory: Trajectory) -> float:
         """R(tau), whose step decay runs over the environment's horizon, however short the episode was meant to be.

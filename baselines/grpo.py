@@ -11,20 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from baselines.vanilla import ActionPrompt
-from harness.arena import Arena
-from harness.env import EnvSpec
-from harness.episode import Episode
+from baselines.rollouts import TaskRollouts
 from harness.experience import Experience
-from harness.method import MethodConfig
-from harness.prompts import parse_action
 from harness.training.advantages import group_normalize
 from harness.training.config import Aggregation, GroupConfig
 from harness.training.policy_gradient import RowAdvantages
-from harness.types import Key, Task, Trajectory, View
+from harness.types import Key
 
 
-class GRPO(RowAdvantages):
+class GRPO(TaskRollouts, RowAdvantages):
     """G rollouts a task from one state; a trajectory's advantage is its reward against its group (Eq. 2)."""
 
     name = "grpo"
@@ -41,26 +36,6 @@ class GRPO(RowAdvantages):
         aggregation: Aggregation = Field("trajectory-mean", description="Eq. 4: trajectories of means over steps")
 
     config: Config
-
-    def __init__(self, config: MethodConfig, *, spec: EnvSpec, view: View, seed: int) -> None:
-        super().__init__(config, spec=spec, view=view, seed=seed)
-        self.prompts = ActionPrompt(config, spec, view)
-
-    @property
-    def rollouts_per_task(self) -> int:
-        return self.config.rollouts
-
-    async def solve(self, episode: Episode) -> Trajectory:
-        """Act step by step until the episode is over."""
-        while not episode.over:
-            reply = await episode.ask(self.prompts.act(episode))
-            await episode.step(parse_action(reply))  # None when malformed: it costs a step, the world stays
-        return await episode.close()
-
-    async def explore(self, task: Task, arena: Arena) -> Experience:
-        """G rollouts of one task, compared with each other."""
-        trajectories = await arena.gather(self.solve(e) for e in arena.episodes(task, self.config.rollouts))
-        return self.experience(trajectories, group=arena.group)
 
     def advantages(self, experience: Experience) -> NDArray[np.float64]:
         """Eq. 2: one advantage per trajectory, shared by its rows; or per row, as verl-agent computes it."""

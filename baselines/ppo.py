@@ -15,22 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from baselines.vanilla import ActionPrompt
+from baselines.rollouts import TaskRollouts
 from harness.arena import Arena
 from harness.env import EnvSpec
-from harness.episode import Episode
 from harness.experience import Experience, Row
 from harness.method import MethodConfig
 from harness.model import Kit, OptimizerConfig, TrainingRow, UpdateStats
-from harness.prompts import parse_action
 from harness.training.advantages import masked_whiten
 from harness.training.config import Aggregation, PolicyGradientConfig
 from harness.training.critic import Critic, sequence_gae
-from harness.training.policy_gradient import FloatArray, PolicyGradient
-from harness.types import Key, Task, Trajectory, Turn, View
+from harness.training.policy_gradient import FloatArray
+from harness.types import Key, Trajectory, Turn, View
 
 
-class PPO(PolicyGradient):
+class PPO(TaskRollouts):
     """A critic says what a state is worth; a token's advantage is how much better it went from there (GAE).
 
     A token is a time step. The response tokens of an episode, row after row, are one sequence; prompts and
@@ -72,7 +70,6 @@ class PPO(PolicyGradient):
 
     def __init__(self, config: MethodConfig, *, spec: EnvSpec, view: View, seed: int) -> None:
         super().__init__(config, spec=spec, view=view, seed=seed)
-        self.prompts = ActionPrompt(config, spec, view)
         self._warming_up = False
 
     def setup(self, kit: Kit) -> None:
@@ -85,22 +82,6 @@ class PPO(PolicyGradient):
             steps=c.critic_steps,
             micro_batch_tokens=c.micro_batch_tokens,
         )
-
-    @property
-    def rollouts_per_task(self) -> int:
-        return self.config.rollouts
-
-    async def solve(self, episode: Episode) -> Trajectory:
-        """Act step by step until the episode is over."""
-        while not episode.over:
-            reply = await episode.ask(self.prompts.act(episode))
-            await episode.step(parse_action(reply))  # None when malformed: it costs a step, the world stays
-        return await episode.close()
-
-    async def explore(self, task: Task, arena: Arena) -> Experience:
-        """Rollouts of one task."""
-        trajectories = await arena.gather(self.solve(e) for e in arena.episodes(task, self.config.rollouts))
-        return self.experience(trajectories, group=arena.group)
 
     def experience(
         self,

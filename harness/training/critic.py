@@ -6,9 +6,9 @@ GAE is arXiv 1506.02438, Eq. 16; the clipped value loss is that of PPO2 in OpenA
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from harness.errors import Diverged
 from harness.model import LossOutput, MicroBatch, OptimizerConfig, TrainingRow, ValueModel, add_metrics
 from harness.training.advantages import gae, group_index
+from harness.training.divergence import told_rows
 
 if TYPE_CHECKING:
     import torch
@@ -142,7 +143,7 @@ class Critic:
             raise Diverged(
                 f"the critic gives values that are not finite on {len(wrong)} of {len(rows)} rows; "
                 "lower its learning rate (critic_lr)",
-                _told([rows[i] for i in wrong], {"old_values": [self._old[i] for i in wrong]}),
+                told_rows([rows[i] for i in wrong], {"old_values": [self._old[i] for i in wrong]}),
             )
         return self._old
 
@@ -185,7 +186,7 @@ class Critic:
             try:
                 stats = self.model.update(SquaredValueLoss(self.clip), batches)
             except FloatingPointError as error:
-                raise Diverged(f"the critic: {error}", _told(mine, arrays)) from error
+                raise Diverged(f"the critic: {error}", told_rows(mine, arrays)) from error
             loss, norm = loss + stats.loss, norm + stats.grad_norm
             add_metrics(totals, stats.metrics)
         return self._report | {
@@ -193,11 +194,3 @@ class Critic:
             "value_clip_fraction": totals["clipped"] / totals["tokens"],
             "critic_grad_norm": norm / self.steps,
         }
-
-
-def _told(rows: Sequence[TrainingRow], arrays: Mapping[str, Sequence[FloatArray]]) -> list[dict[str, Any]]:
-    """Rows and what belongs to their tokens as plain JSON values, a mapping for each row."""
-    return [
-        {"prompt_ids": row.prompt_ids, "ids": row.ids} | {name: values[k].tolist() for name, values in arrays.items()}
-        for k, row in enumerate(rows)
-    ]

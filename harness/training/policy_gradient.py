@@ -11,7 +11,6 @@ import math
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,6 +24,7 @@ from harness.method import Coupling, Method, MethodConfig
 from harness.model import Kit, OptimizerConfig, Sampling, TrainableModel, TrainingRow, UpdateStats, add_metrics
 from harness.seeding import generator
 from harness.training.config import PolicyGradientConfig
+from harness.training.divergence import told_rows
 from harness.training.rewards import format_penalty, length_penalty, step_decay, total_reward
 from harness.types import Key, Mode, Trajectory, Turn
 
@@ -255,7 +255,8 @@ class PolicyGradient(Method):
         try:
             return self.policy.update(self._loss(), batches, temperature=c.train_temperature)
         except FloatingPointError as error:
-            raise Diverged(str(error), _told([experience[i] for i in taken], weights[kept], arrays)) from error
+            columns: dict[str, Any] = {"weight": weights[kept], **arrays}
+            raise Diverged(str(error), told_rows([experience[i] for i in taken], columns)) from error
 
     def _weights(self, experience: Sequence[Row], chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         """Weight of each chosen row's token mean in the loss of its mini-batch.
@@ -347,14 +348,6 @@ def means(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Mean of each name over the parts that have it."""
     names = dict.fromkeys(name for part in parts for name in part)
     return {name: float(np.mean([part[name] for part in parts if name in part])) for name in names}
-
-
-def _told(rows: Sequence[Row], weights: FloatArray, arrays: Mapping[str, Sequence[NDArray[Any]]]) -> list[Any]:
-    """A mini-batch as plain JSON values, a mapping for each row."""
-    return [
-        asdict(row) | {"weight": float(weight)} | {name: values[k].tolist() for name, values in arrays.items()}
-        for k, (row, weight) in enumerate(zip(rows, weights, strict=True))
-    ]
 
 
 def update_metrics(totals: Mapping[str, float], norms: Sequence[float]) -> dict[str, float]:
